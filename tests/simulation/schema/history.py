@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import psycopg
@@ -56,6 +56,11 @@ _UNPUBLISHED = re.compile(r"^the publication \S+ does not publish .* remedy: (al
 """A warning about the changes of all tables, with the statement that mends the publication."""
 
 
+def expressions(names: Iterable[str]) -> str:
+    """Return a list of tables as an option has it."""
+    return ",".join(name.replace(".", "\\.") for name in sorted(names))
+
+
 def _names(table: str, text: str) -> bool:
     """Return True if a warning names a table, or is about all of them."""
     if _UNPUBLISHED.search(text):
@@ -87,9 +92,12 @@ class History:
             "publish.via.partition.root": self._dice.choice(("true", "false")),
             "signal.data.collection": SIGNALS,
         }
-        self.pipeline = Pipeline(self._dice, self.outcome.statements, copies, options)
         self._excluded: set[str] = set()
+        self.pipeline = self._make(copies, options)
         self._begin()
+
+    def _make(self, copies: Callable[[Sink], Copies], options: Mapping[str, str]) -> Pipeline:
+        return Pipeline(self._dice, self.outcome.statements, copies, options)
 
     def _begin(self) -> None:
         """Start with a new checkpoint and new tables."""
@@ -99,10 +107,11 @@ class History:
     def _configure(self) -> None:
         database = self._database
         source = database.options(topic_prefix="p", slot_name=f"slot_{database.name}", poll_interval_ms="5")
-        source |= self._options
-        if self._excluded:
-            source["table.exclude.list"] = ",".join(name.replace(".", "\\.") for name in sorted(self._excluded))
-        self.pipeline.configure(source)
+        self.pipeline.configure(source | self._options | self._lists())
+
+    def _lists(self) -> dict[str, str]:
+        """Return the options that say which tables are captured."""
+        return {"table.exclude.list": expressions(self._excluded)} if self._excluded else {}
 
     @property
     def copies(self) -> Copies:
@@ -228,13 +237,22 @@ class History:
                         with connection.transaction():
                             connection.execute(statement.encode())
                         done.append(statement)
+                        self._noted(connection)
                     except psycopg.Error:
                         continue
         except psycopg.errors.IntegrityError:
             # a deferred constraint
+            self._ended(connection, is_committed=False)
             return
+        self._ended(connection, is_committed=True)
         if done:
             self.outcome.statements.append("; ".join(done))
+
+    def _noted(self, connection: psycopg.Connection[Any]) -> None:
+        """Do something behind each statement, in its transaction."""
+
+    def _ended(self, connection: psycopg.Connection[Any], is_committed: bool) -> None:
+        """Do something behind each transaction."""
 
     # --- the comparison ----------------------------------------------------------------------------------------------
 

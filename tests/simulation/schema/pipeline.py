@@ -138,10 +138,18 @@ class Pipeline:
                 mend(text)
         raise Unlisted(f"it stops again and again: {stops[-1]}")
 
+    def make_reader(self) -> ChangeStreamReader:
+        """Return the reader of a new run."""
+        return ChangeStreamReader(self._config, self._run_id)
+
+    def write(self, rows: list[Row]) -> None:
+        """Write the rows of the current batch."""
+        self.copies.write(self._batch, rows)
+
     def drain(self) -> None:
         """Write up to the present, like a run with --once."""
         self._statements.append("▸")
-        reader = ChangeStreamReader(self._config, self._run_id)
+        reader = self.make_reader()
         try:
             start = self.committed
             if start is None:
@@ -153,12 +161,12 @@ class Pipeline:
                     return
                 parts = reader.partitions(start, end)
                 rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
-                self.copies.write(self._batch, rows)
+                self.write(rows)
                 if self._dice.random() < 0.1:
                     # as if Spark's commit were missing: the batch is written again
                     parts = reader.partitions(start, end)
                     rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
-                    self.copies.write(self._batch, rows)
+                    self.write(rows)
                 self.committed = start = end
                 self._batch += 1
         finally:
@@ -167,10 +175,11 @@ class Pipeline:
 
 def counted(rows: list[Row]) -> Counter[Any]:
     """Count the rows, as comparable values; long texts are shortened."""
-    return Counter(tuple(sorted((name, _plain(value)) for name, value in row.items())) for row in rows)
+    return Counter(tuple(sorted((name, plain(value)) for name, value in row.items())) for row in rows)
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
+    """Return a value as a text that is the same on both sides of a comparison; long texts are shortened."""
     if isinstance(value, str) and len(value) > 40:
         return f"{value[:3]}…{len(value)}"
     if hasattr(value, "normalize"):

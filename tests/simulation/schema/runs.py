@@ -18,6 +18,7 @@ from tests.simulation.schema.binlog_history import BinlogHistory
 from tests.simulation.schema.copies import Copies, MemoryCopies
 from tests.simulation.schema.history import History
 from tests.simulation.schema.pipeline import TABLES, Outcome
+from tests.simulation.schema.typed_history import TypedHistory
 
 BAD = ("silent", "unmended", "unlisted")
 """Verdicts with which a history must not end."""
@@ -51,6 +52,19 @@ def on_postgres(
         database = take(postgres, f"history_{secrets.token_hex(4)}")
         try:
             return History(database, seed, copies=copies, options=options).run()
+        finally:
+            give_back(database)
+
+    return one
+
+
+def as_typed_rows(postgres: Postgres) -> Run:
+    """Return a function that runs histories on a server of PostgreSQL, read as typed rows."""
+
+    def one(seed: int) -> Outcome:
+        database = take(postgres, f"history_{secrets.token_hex(4)}")
+        try:
+            return TypedHistory(database, seed).run()
         finally:
             give_back(database)
 
