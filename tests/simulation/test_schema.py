@@ -44,6 +44,14 @@ def test_a_copy_in_another_database_is_never_silently_different(
     assert [outcome.text() for outcome in found.bad] == []
 
 
+def test_typed_rows_are_never_silently_different(postgres: Postgres) -> None:
+    """In seed 406 a table is truncated."""
+    found = runs.run(runs.as_typed_rows(postgres), range(406, 406 + sized(10, 100)), SECONDS)
+    print(found.text())
+    assert found.verdicts
+    assert [outcome.text() for outcome in found.bad] == []
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("mode", ["latest", "history"])
 def test_a_table_of_delta_is_never_silently_different(

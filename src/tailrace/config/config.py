@@ -348,6 +348,9 @@ class _Reading:
             if not option.pattern:
                 old = event_format.startswith("1.") and option.default_1x is not None
                 values[option.name] = option.default_1x if old else option.default
+        if given.get("rows") == rows.TYPED and "skipped.operations" in values:
+            # typed rows are for copies, and a copy without the truncates keeps rows that are gone
+            values["skipped.operations"] = frozenset()
         values.update(given)
         values["event.format"] = event_format
         for name in options.required:

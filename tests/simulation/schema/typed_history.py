@@ -53,7 +53,7 @@ class Form:
     def cells(self, values: Mapping[str, Any], without: Sequence[str] = ()) -> Cells:
         """Return the cells of a row with this form."""
         return {
-            self.columns[name][0]: (plain(value), self.columns[name][1])
+            self.columns[name][0]: (_text(value), self.columns[name][1])
             for name, value in values.items()
             if name in self.columns and name not in without
         }
@@ -84,7 +84,7 @@ class Witness:
             with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
                 rows = cursor.execute(f'select * from {own}"{schema}"."{table}"'.encode()).fetchall()
             moment.forms[name] = Form(oid, {column: (number, kind) for column, number, kind in columns or ()})
-            moment.rows[name] = [{column: plain(value) for column, value in row.items()} for row in rows]
+            moment.rows[name] = [{column: _text(value) for column, value in row.items()} for row in rows]
         self._open.append(moment)
 
     def end(self, connection: psycopg.Connection[Any], is_committed: bool) -> None:
@@ -138,7 +138,9 @@ class Reader:
         if row["op"] == "t":
             kept.clear()
             return
-        old = form.cells(row["key"] or row["before"] or {})
+        # a key of a unique index may have nulls, and identifies no row then
+        key = row["key"] or {}
+        old = form.cells((row["before"] or {}) if None in key.values() else key or row["before"] or {})
         place = next((place for place, one in enumerate(kept) if old and _agree(one, old)), None)
         cells = None if after is None else form.cells(after, row["unavailable"] or ())
         if place is None:
@@ -163,7 +165,7 @@ class Reader:
         if after is None:
             named = [one for one in there if set(row["key"] or row["before"] or ()) <= set(one.forms[name].columns)]
             return (named or there)[0].forms[name], None
-        values = {column: plain(value) for column, value in after.items() if column not in (row["unavailable"] or ())}
+        values = {column: _text(value) for column, value in after.items() if column not in (row["unavailable"] or ())}
         for moment in there:
             if any(_shows(one, values) for one in moment.rows[name]):
                 return moment.forms[name], after
@@ -178,6 +180,11 @@ def _shows(row: Mapping[str, str], values: Mapping[str, str]) -> bool:
 
 def _agree(cells: Cells, others: Cells) -> bool:
     return all(number in cells and cells[number][0] == value for number, (value, _) in others.items())
+
+
+def _text(value: Any) -> str:
+    # the texts of a column that a reader declares as a string
+    return str(value).lower() if isinstance(value, bool) else plain(value)
 
 
 def _opened(value: Any) -> Any:
@@ -332,12 +339,12 @@ class TypedHistory(History):
             return {}
         shown: dict[str, list[dict[str, str]]] = {}
         for row in read:
-            values = {name: plain(value) for name, value in _opened(row["after"]).items()}
+            values = {name: _text(value) for name, value in _opened(row["after"]).items()}
             shown.setdefault(f"{row['schema']}.{row['table']}", []).append(values)
         found = {}
         for name, query in expected.items():
             source = [
-                {column: plain(value) for column, value in row.items()} for row in self._selected(connection, query)
+                {column: _text(value) for column, value in row.items()} for row in self._selected(connection, query)
             ]
             if sorted(map(_sortable, shown.pop(name, []))) != sorted(map(_sortable, source)):
                 found[name] = f"spark.read shows other rows than {source[:3]}"

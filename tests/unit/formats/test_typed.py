@@ -132,9 +132,32 @@ def test_structs_conform_by_the_names_of_their_fields() -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "kind"),
-    [(pa.array(["5x"]), pa.int64()), (pa.array([1 << 40]), pa.int32()), (pa.array([1]), pa.list_(pa.int64()))],
+    ("column", "kind", "shown"),
+    [
+        (pa.array([5], pa.int16()), pa.decimal128(20, 1), Decimal("5.0")),
+        (pa.array([Decimal("1.10")]), pa.float64(), 1.1),
+        (pa.array([0.5], pa.float32()), pa.float64(), 0.5),
+        (pa.array([date(2020, 1, 1)]), pa.timestamp("us"), datetime(2020, 1, 1)),
+        (pa.array([True]), pa.string(), "true"),
+        (pa.array(["12"]), pa.int32(), 12),
+    ],
 )
+def test_a_wider_type_holds_the_same_value(column: pa.Array, kind: pa.DataType, shown: Any) -> None:
+    assert conform(column, kind).to_pylist() == [shown]
+    assert conform(pa.nulls(2, column.type), kind).to_pylist() == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        (pa.array(["5x"]), pa.int64()), (pa.array([1 << 40]), pa.int32()), (pa.array([1]), pa.list_(pa.int64())),
+        (pa.array([2]), pa.bool_()), (pa.array([True]), pa.int32()), (pa.array([5]), pa.timestamp("us")),
+        (pa.array([5], pa.int32()), pa.date32()), (pa.array([0.1]), pa.float32()),
+        (pa.array([(1 << 53) + 1]), pa.float64()), (pa.array([Decimal("1.11")]), pa.decimal128(20, 1)),
+        (pa.array([datetime(2020, 1, 1, 1)]), pa.date32()),
+        (pa.array([datetime(2020, 1, 1)]), pa.timestamp("us", "UTC")),
+    ],
+)  # fmt: skip
 def test_what_a_type_does_not_hold_is_said(column: pa.Array, kind: pa.DataType) -> None:
     inside = pa.StructArray.from_arrays([column], names=["v"])
     with pytest.raises(NotHeld) as said:

@@ -183,3 +183,14 @@ def test_the_page_of_types_is_up_to_date() -> None:
 @pytest.mark.parametrize("name", [name for name in registry.OWN if registry.find(name).listed])
 def test_every_listed_type_has_one_in_spark(name: str) -> None:
     assert "``" not in reference.table(name)
+
+
+def test_truncates_are_rows_unless_they_are_left_out_by_name() -> None:
+    for connector in ("postgres", "mysql"):
+        login = OPTIONS | ({} if connector == "postgres" else {"database.server.id": "1"})
+        if connector == "mysql":
+            del login["database.dbname"]
+        assert parse(connector, login)["skipped.operations"] == frozenset()
+        assert parse(connector, login | {"skipped.operations": "t"})["skipped.operations"] == frozenset("t")
+    old = parse("postgres", OPTIONS | {"event.format": "1.7"})
+    assert (old["skipped.operations"], old["truncate.handling.mode"]) == (frozenset(), "include")

@@ -337,7 +337,8 @@ def _settle_truncates(draft: Draft) -> None:
     mode = draft.values["truncate.handling.mode"]
     skipped: frozenset[str] = draft.values["skipped.operations"]
     if mode is None:
-        mode = "skip" if "t" in skipped or draft.event_format == "1.7" else "include"
+        is_left_out = draft.event_format == "1.7" and not is_typed(draft.values)
+        mode = "skip" if "t" in skipped or is_left_out else "include"
     elif mode == "include" and "t" in skipped:
         if "skipped.operations" in draft.given:
             draft.faults.append("truncate.handling.mode = include contradicts skipped.operations, which names t")

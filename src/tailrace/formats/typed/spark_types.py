@@ -54,7 +54,7 @@ def conform(values: pa.Array, kind: pa.DataType, path: str = "") -> pa.Array:
         return variants(conform(values, held(values.type)))
     if values.type.equals(kind):
         return values
-    if pa.types.is_null(values.type):
+    if pa.types.is_null(values.type) or values.null_count == len(values):
         return pa.nulls(len(values), kind)
     if pa.types.is_struct(kind) and pa.types.is_struct(values.type):
         return _struct(values, kind, path)
@@ -100,9 +100,43 @@ def _scalar(values: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
     if values.type == _NANOSECONDS and pa.types.is_timestamp(kind):
         values = pc.floor_temporal(values, unit="microsecond")
     # Spark's times have fewer digits, and this loss is accepted
-    shorter = pa.types.is_temporal(values.type) and pa.types.is_temporal(kind) and values.type.id == kind.id
+    shorter = pa.types.is_temporal(values.type) and values.type.id == kind.id
     try:
-        return values.cast(kind, safe=not shorter)
+        found = values.cast(kind, safe=not shorter) if _is_alike(values.type, kind) else None
+        # Arrow rounds some numbers, and cuts the time off a timestamp, also in a safe cast
+        if found is not None and (shorter or _is_text(values.type) or _is_text(kind) or _is_same(values, found)):
+            return found
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         # a value that does not fit, or two types between which Arrow cannot cast
-        raise NotHeld(path, values.type, kind) from None
+        pass
+    raise NotHeld(path, values.type, kind)
+
+
+def _is_alike(kind: pa.DataType, other: pa.DataType) -> bool:
+    """Return True if a value of one type can mean the same in the other.
+
+    Arrow casts further: numbers to booleans and to times, and times with a zone to those without.
+    """
+    if _is_text(kind) or _is_text(other) or (_is_number(kind) and _is_number(other)):
+        return True
+    times = pa.types.is_date, pa.types.is_timestamp
+    if any(test(kind) for test in times) and any(test(other) for test in times):
+        return getattr(kind, "tz", None) == getattr(other, "tz", None)
+    return bool(kind.id == other.id)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _is_same(values: pa.Array, found: pa.Array) -> bool:
+    """Return True if the values come back from the type into which they were cast."""
+    back = found.cast(values.type, safe=False)
+    same = pc.equal(back, values)
+    if pa.types.is_floating(values.type):
+        same = pc.or_(same, pc.is_nan(values))
+    return bool(pc.all(same, min_count=0).as_py())
