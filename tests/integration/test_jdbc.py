@@ -554,3 +554,28 @@ def test_a_pipeline_copies_a_table_of_many_types(spark: SparkSession, database: 
         same = "select c.span = w.span, c.clocktz at time zone 'UTC' = w.clocktz at time zone 'UTC' "
         joined = f"{same} from copies.p_public_wide c join wide w using (id) where id = 1"
         assert connection.execute(joined.encode()).fetchone() == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "options"),
+    [
+        ("p.public.a.b", "p.public.a_b", {}),
+        ("p.public.Ab", "p.public.ab", {}),
+        (f"p.public.{'n' * 60}1", f"p.public.{'n' * 60}2", {"quote_identifiers": "true"}),
+    ],
+)
+def test_two_names_that_would_be_one_table_are_refused(
+    database: Database, stream_to: Callable[..., Stream], first: str, second: str, options: dict[str, str]
+) -> None:
+    stream = stream_to(database, UPSERT, **options)
+    stream.batch([put("c", 1, "a", topic=first), put("c", 2, "b", topic=first)])
+    with pytest.raises(SinkError, match="would both be written to the table") as caught:
+        stream.batch([put("c", 1, "c", topic=second)])
+    assert first in caught.value.message
+    assert second in caught.value.message
+
+
+def test_several_topics_go_into_one_table_that_is_named(database: Database, stream_to: Callable[..., Stream]) -> None:
+    stream = stream_to(database, UPSERT, collection_name_format="every")
+    stream.batch([put("c", 1, "a", topic="p.public.a.b"), put("c", 2, "b", topic="p.public.a_b")])
+    assert rows_of(database, "every") == [(1, "a"), (2, "b")]

@@ -7,6 +7,7 @@ warning. Two columns of a table that share a field are an error, since one would
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -45,7 +46,7 @@ class Admission:
         keyed = self._settings.shaping.keyed(table)
         self._report_tables(table.id)
         self._check_fields(keyed)
-        if self._settings.blocks or self._settings.copy:
+        if self._settings.copies:
             self._check_key(keyed)
         for column in unmasked(keyed, self._settings, self._form):
             self._warn(
@@ -69,14 +70,20 @@ class Admission:
             self._warn(f"the schemas of the tables {first} and {table} share the name {prefix}")
 
     def _check_key(self, table: TableSchema) -> None:
-        """Raise ConfigError if two keys of the table may become one."""
+        """Raise ConfigError if two keys of the table may become one; for typed rows, which may be kept without a key,
+        warn."""
         # options shape the columns of values, never the key of an event, and a copy has the columns of values
-        is_of_values = bool(self._settings.blocks)
+        is_of_values = bool(self._settings.blocks) or self._settings.typed is not None
         plans = self._form.columns(table, self._settings)[0] if is_of_values else self._form.key(table, self._settings)
         for plan in (one for one in plans if one.source_name in table.key):
             column = table.columns[table.index(plan.source_name)]
             why = _merging(plan, column, self._settings)
-            if why:
+            if why and self._settings.typed is not None:
+                self._warn(
+                    f"two keys of {table.id} may become one in a copy: its column {column.name} {why[0]}; remedy: "
+                    f"{why[1]}"
+                )
+            elif why:
                 raise ConfigError(
                     f"Two keys of {table.id} may become one in a copy: its column {column.name} {why[0]}.", why[1]
                 )
@@ -118,6 +125,9 @@ _SAFE_DIGEST = 16
 def _merging(plan: ColumnPlan, column: Column, settings: EventSettings) -> tuple[str, str] | None:
     """Return how a key column loses the difference between two values, and the remedy; None if it does not."""
     other = "Name other key columns in message.key.columns, or leave the table out."
+    while column.kind in ("domain", "array") and column.element is not None:
+        column = replace(column.element, modifier=max(column.modifier, column.element.modifier))
+    kind = column.type_name.lower()
     if isinstance(plan.shape, Truncation | ByteTruncation | Mask):
         return (
             "is cut or masked",
@@ -125,9 +135,15 @@ def _merging(plan: ColumnPlan, column: Column, settings: EventSettings) -> tuple
         )
     if isinstance(plan.shape, Digest) and plan.shape.length < _SAFE_DIGEST:
         return "is hashed, and the hash cut to a few characters", other
-    if settings.decimal_handling_mode == "double" and column.type_name.lower() in _DECIMALS:
+    if settings.decimal_handling_mode == "double" and kind in _DECIMALS:
         return "is shown as a double", "Set decimal.handling.mode=precise or string."
-    most = _DIGITS.get(column.type_name.lower())
+    if kind == "varbit":
+        return "is a bit varying, of which leading zeros are not shown", other
+    if kind == "timetz":
+        return "is a time with a zone, and is shown in UTC", other
+    if kind == "interval" and settings.interval_handling_mode == "numeric":
+        return "is an interval, of which the microseconds are shown", "Set interval.handling.mode=string."
+    most = _DIGITS.get(kind)
     if most is None:
         return None
     digits, shown = most if column.modifier < 0 else column.modifier, _shown_digits(arrow_type_of(plan.schema))

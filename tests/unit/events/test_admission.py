@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tailrace.columns import Column, TableId, TableSchema
+from tailrace.columns.typed import TypedRows
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver.values.conversions import FORM as CAPTURED
@@ -16,6 +17,8 @@ from tests.event_settings import event_settings
 NUMERIC = Column("id", "numeric", 1700, (12 << 16 | 2) + 4, nullable=False)
 TIMESTAMP = Column("id", "timestamp", 1114, nullable=False)
 TEXT = Column("id", "text", 25, nullable=False)
+
+DOMAIN = Column("id", "price", 20_000, nullable=False, kind="domain", element=NUMERIC)
 
 
 def admit(column: Column, copies: bool = True, **options: str) -> None:
@@ -31,6 +34,10 @@ def admit(column: Column, copies: bool = True, **options: str) -> None:
     [
         (NUMERIC, {"decimal_handling_mode": "double"}, "is shown as a double"),
         (TIMESTAMP, {"time_precision_mode": "connect"}, "has 6 digits of a second, of which 3 are shown"),
+        (DOMAIN, {"decimal_handling_mode": "double"}, "is shown as a double"),
+        (Column("id", "varbit", 1562), {}, "is a bit varying"),
+        (Column("id", "timetz", 1266), {}, "is a time with a zone"),
+        (Column("id", "interval", 1186), {}, "is an interval"),
         (TEXT, {"column_truncate_to_3_chars": "s.t.id"}, "is cut or masked"),
         (TEXT, {"column_mask_with_3_chars": "s.t.id"}, "is cut or masked"),
     ],
@@ -48,6 +55,7 @@ def test_a_key_that_may_merge_two_rows_is_refused(column: Column, options: dict[
     ("column", "options"),
     [
         (NUMERIC, {"decimal_handling_mode": "string"}),
+        (Column("id", "interval", 1186), {"interval_handling_mode": "string"}),
         (NUMERIC, {}),
         (TIMESTAMP, {}),
         (Column("id", "timestamp", 1114, 3, nullable=False), {"time_precision_mode": "connect"}),
@@ -79,3 +87,11 @@ def test_a_tenth_of_a_microsecond_is_no_part_of_a_key(kind: str, digits: int, is
         return
     with pytest.raises(ConfigError, match="has 7 digits of a second, of which 6 are shown"):
         admission.admit(table)
+
+
+def test_typed_rows_of_such_a_table_warn(caplog: pytest.LogCaptureFixture) -> None:
+    login = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
+    settings = EventSettings.from_options(parse("postgres", login | {"rows": "typed"})).as_typed(TypedRows(), ("key",))
+    table = TableSchema(TableId("d", "s", "t"), (Column("id", "timetz", 1266, nullable=False),), ("id",))
+    Admission(settings, FORM).admit(table)
+    assert "two keys of s.t may become one in a copy: its column id is a time with a zone" in caplog.text

@@ -55,6 +55,8 @@ _PLACE = re.compile(r"\$\{([^}]*)\}")
 # lack of resources); errors that a value has caused.
 _NOT_ALLOWED = ("42", "3F", "25")
 NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
+_MOST_BYTES = 63
+"""Bytes that PostgreSQL keeps of a name."""
 _PASSING, _OF_A_VALUE = ("08", "40", "53", "55", "57"), ("21", "22", "23")
 
 
@@ -103,6 +105,8 @@ class JdbcSink(OneWriter):
         self._place, self._before = Place(), Place()
         self._writing = Writing(self._tables, self._done)
         self._told: set[tuple[Name, str]] = set()
+        # what the source calls each table, by its name as the server keeps it
+        self._named_after: dict[tuple[bytes, ...], tuple[str, ...]] = {}
 
     def _check(self, settings: Settings) -> None:
         if self._keys in ("kafka", "record_header"):
@@ -421,16 +425,31 @@ class JdbcSink(OneWriter):
         return bool(names & self._included) if self._included else not names & self._excluded
 
     def _table(self, topic: str, value: Parsed | None) -> Name:
-        def filled(found: re.Match[str]) -> str:
-            if found[1] == "topic":
-                return topic.replace(".", "_")
-            source = (value.payload.get("source") if value is not None else None) or {}
-            field = source.get(found[1].removeprefix("source."))
-            if field is None:
-                raise Unreadable(f"it has no {found[1]}, which collection.name.format names")
-            return str(field).replace(".", "_")
+        """Return the name of a record's table. Raises SinkError if another name at the source became the same one."""
+        named: list[str] = []
 
-        return tuple(self._folded(_PLACE.sub(filled, name)) for name in self._parts)
+        def filled(found: re.Match[str]) -> str:
+            text = topic if found[1] == "topic" else None
+            if text is None:
+                source = (value.payload.get("source") if value is not None else None) or {}
+                field = source.get(found[1].removeprefix("source."))
+                if field is None:
+                    raise Unreadable(f"it has no {found[1]}, which collection.name.format names")
+                text = str(field)
+            named.append(text)
+            return text.replace(".", "_")
+
+        name = tuple(self._folded(_PLACE.sub(filled, part)) for part in self._parts)
+        first = self._named_after.setdefault(tuple(part.encode()[:_MOST_BYTES] for part in name), tuple(named))
+        if first != tuple(named):
+            raise SinkError(
+                f"{'.'.join(first)} and {'.'.join(named)} would both be written to the table {tables.shown(name)}: in "
+                f"names of tables dots become underscores, {_MOST_BYTES} bytes are kept, and without "
+                "quote.identifiers letters become small.",
+                "Leave one of them out, or route it to another topic. A shorter collection.name.format keeps more of a "
+                "name, quote.identifiers = true its capitals.",
+            )
+        return name
 
     def _named(self, cell: Cell) -> Cell:
         return replace(cell, name=self._folded(cell.name))
