@@ -167,3 +167,48 @@ def test_an_unlogged_table_is_left_out_of_a_publication_that_is_made(database: D
     with database.connect() as connection:
         listed = connection.execute("select tablename from pg_publication_tables").fetchall()
     assert listed == [("lasting",)]
+
+
+def test_a_partition_that_is_a_foreign_table_has_no_log(database: Database) -> None:
+    database.execute(
+        "create foreign data wrapper nothing",
+        "create server elsewhere foreign data wrapper nothing",
+        "create table p (id int, v text) partition by range (id)",
+        "create table p_1 partition of p for values from (0) to (10)",
+        "create foreign table p_2 partition of p for values from (10) to (20) server elsewhere",
+    )
+    found, kept = covered(database, **{"publish.via.partition.root": "true"})
+    assert [one.table for one in found["p"].foreign] == ["p_2"]
+    assert told(found, copies=False)["p"].startswith("warning")
+    with pytest.raises(PrerequisiteError, match=r"partitions public\.p_2 do not arrive: they are foreign tables"):
+        kept()
+
+
+def test_views_in_the_lists_are_told(database: Database) -> None:
+    database.execute(
+        "create table t (id int primary key)",
+        "create view shown as select * from t",
+        "create materialized view stored as select * from t",
+        "create view other as select * from t",
+    )
+    options = {"topic.prefix": "p", "table.include.list": r"public\.(t|shown|stored)"}
+    config = parse("postgres", database.options() | options)
+    with connections.connect(config) as connection:
+        (one,) = coverage.unfit(connection, config, [])
+        assert coverage.unfit(connection, parse("postgres", database.options(topic_prefix="p")), []) == []
+    assert one.level == "warning"
+    assert one.text.endswith(": public.shown (view), public.stored (materialized view).")
+
+
+def test_two_tables_of_one_name_are_refused(database: Database) -> None:
+    """Names with dots are written without quotes, so these two tables would be one."""
+    database.execute(
+        'create schema "a.b"', "create schema a", 'create table "a.b".c (id int)', 'create table a."b.c" ()'
+    )
+    config = parse("postgres", database.options(topic_prefix="p"))
+    with connections.connect(config) as connection:
+        tables = Catalog(connection, database.name).tables()
+        (one,) = coverage.unfit(connection, config, tables)
+    assert one.level == "error"
+    assert '"a.b"."c"' in one.text
+    assert '"a"."b.c"' in one.text

@@ -262,3 +262,34 @@ def test_no_moment_is_whole_until_a_late_table_is_read(
         database.execute(f"insert into t values ({number})")
     run(query)
     assert whole(query)
+
+
+@pytest.mark.parametrize("kind", ["mood", "mood[]", "inner_mood", "pair"])
+def test_a_renamed_label_of_an_enum_is_told(
+    make: Callable[..., Query], database: Database, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    """The log has neither the statement nor the rows that show the new label from then on."""
+    database.execute(
+        "create type mood as enum ('sad', 'fine')",
+        "create domain inner_mood as mood",
+        "create type pair as (a int, m inner_mood)",
+        f"alter table u add m {kind}",
+    )
+    query = make()
+    run(query)
+    database.execute("alter type mood add value 'glad' after 'sad'", "insert into u values (1)")
+    caplog.clear()
+    run(query)
+    assert "enum" not in caplog.text
+    run(query, "alter type mood rename value 'glad' to 'happy'")
+    assert "labels of an enum of public.u were renamed" in caplog.text
+    # the look at the end of a run is in no offset until the next batch
+    database.execute("insert into u values (2)")
+    run(query)
+    caplog.clear()
+    run(query)
+    assert "enum" not in caplog.text
+    database.execute("alter type mood rename value 'sad' to 'blue'")
+    run(query)
+    assert "labels of an enum of public.u were renamed" in caplog.text
+    assert "public.t " not in caplog.text

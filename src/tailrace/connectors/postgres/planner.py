@@ -214,7 +214,8 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         there = catalog.tables()
         captured = captured_tables(there, self._tables)
         fault = unmatched_lists(self._config, there, is_fresh=since.is_initial)
-        for one in demanded([] if fault is None else [fault]):
+        unfit = coverage.unfit(control, self._config, captured)
+        for one in demanded([*([] if fault is None else [fault]), *unfit]):
             log.warning("%s %s", one.text, one.remedy)
         guard_number(self._config, len(captured))
         if self._streams:

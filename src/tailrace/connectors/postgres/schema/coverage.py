@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.table import TableId, TableSchema
-from tailrace.config import Config
+from tailrace.config import Config, TableFilter
 from tailrace.connectors.findings import Finding, Level, demanded, listed
 from tailrace.connectors.postgres.schema.catalog import CapturedTable
 from tailrace.connectors.postgres.server.causes import HIDES, SHOW
@@ -126,7 +126,7 @@ class Coverage:
     only a SELECT returns, each with the reason. `rows` is the SQL condition on the published rows. `has_children` is
     True if other tables inherit from it, `hides_rows` if row-level security applies to this role. `refuses` is the
     reason why the server refuses its updates and deletes, "" if it accepts them. `without_log` are its unlogged
-    partitions.
+    partitions, `foreign` those that are foreign tables.
     """
 
     oid: int
@@ -140,6 +140,7 @@ class Coverage:
     hides_rows: bool = False
     refuses: str = ""
     without_log: tuple[TableId, ...] = ()
+    foreign: tuple[TableId, ...] = ()
 
     @property
     def is_published_whole(self) -> bool:
@@ -189,7 +190,8 @@ def _covered(
         relation.has_children,
         relation.hides_rows,
         "" if own is None else _refusal(relation, own, leaves),
-        tuple(leaf.name for leaf in leaves if not leaf.is_logged) if own is not None else (),
+        tuple(leaf.name for leaf in leaves if not leaf.is_logged and leaf.kind != "f") if own is not None else (),
+        tuple(leaf.name for leaf in leaves if leaf.kind == "f") if own is not None else (),
     )
 
 
@@ -252,7 +254,7 @@ def _relation(database: str, row: tuple[Any, ...]) -> CatalogTable:
         oid,
         TableId(database, schema, name),
         kind,
-        persistence == "p",
+        persistence == "p" and kind != "f",
         has_children,
         hides,
         identity,
@@ -307,6 +309,35 @@ def _made(wanted: Sequence[int], relations: Mapping[int, CatalogTable], via_root
             found |= {oid: Published() for oid in one.leaves if oid in relations and relations[oid].is_logged}
         else:
             found[one.oid] = Published()
+    return found
+
+
+_NO_TABLES = """
+select n.nspname, c.relname, case c.relkind when 'v' then 'view' when 'm' then 'materialized view'
+                             else 'foreign table' end
+from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('v', 'm', 'f') and n.nspname not in ('pg_catalog', 'information_schema')
+order by 1, 2
+"""
+
+
+def unfit(connection: psycopg.Connection[Any], config: Config, captured: Sequence[CapturedTable]) -> list[Finding]:
+    """Return a finding for relations that `table.include.list` names and of which no log tells, and for captured tables
+    that have one name, because of dots in it."""
+    found = []
+    if config["table.include.list"]:
+        lists = TableFilter(config)
+        rows = connection.execute(_NO_TABLES).fetchall()
+        named = [f"{schema}.{name} ({kind})" for schema, name, kind in rows if lists.lists(schema, name)]
+        if named:
+            text = f"table.include.list matches what is no table, and no change of it arrives: {listed(named)}."
+            found.append(Finding("warning", "coverage", text, "Capture the tables from which its rows come."))
+    seen: dict[str, TableId] = {}
+    for _, table, _ in captured:
+        other = seen.setdefault(str(table), table)
+        if other != table:
+            text = f'"{other.schema}"."{other.table}" and "{table.schema}"."{table.table}" have one name: {table}.'
+            found.append(Finding("error", "coverage", text, "Rename one of them, or leave both out."))
     return found
 
 
@@ -408,6 +439,12 @@ def _in_part(one: Coverage, copies: bool) -> Iterator[tuple[Level, str, str]]:
             wrong,
             f"changes of its partitions {listed(one.without_log)} do not arrive: they are unlogged",
             "alter table … set logged;",
+        )
+    if one.foreign:
+        yield (
+            wrong,
+            f"changes of its partitions {listed(one.foreign)} do not arrive: they are foreign tables",
+            "alter table … detach partition …; or leave the table out.",
         )
     if one.arrives and one.refuses:
         yield (

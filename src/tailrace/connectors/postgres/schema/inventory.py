@@ -51,6 +51,26 @@ select part.root::int8, n.nspname || '.' || c.relname, c.relfilenode::int8
 from part join pg_catalog.pg_class c on c.oid = part.oid join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.relkind <> 'p' order by 1, 2
 """
+# The enums of columns, also inside of domains, arrays and composites: the tables that have one, and a digest of
+# its labels up to an oid: a label keeps its oid when it is renamed.
+_ENUMS = """
+with recursive used(tab, kind) as (
+  select a.attrelid, a.atttypid from pg_catalog.pg_attribute a
+  where a.attrelid = any(%s::oid[]) and a.attnum > 0 and not a.attisdropped
+  union
+  select used.tab, part.kind from used join pg_catalog.pg_type t on t.oid = used.kind cross join lateral (
+    select case when t.typtype = 'd' then t.typbasetype else t.typelem end as kind
+    union all
+    select a.atttypid from pg_catalog.pg_attribute a
+    where t.typtype = 'c' and a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped
+  ) part where part.kind <> 0
+)
+select e.enumtypid::int8, array(select distinct used.tab::int8 from used where used.kind = e.enumtypid),
+  pg_catalog.md5(pg_catalog.string_agg(pg_catalog.concat_ws(' ', e.oid, e.enumlabel), ',' order by e.oid)),
+  pg_catalog.max(e.oid::int8)
+from pg_catalog.pg_enum e where e.enumtypid in (select used.kind from used) and e.oid::int8 <= %s group by e.enumtypid
+"""
+_ANY_OID = (1 << 32) - 1
 
 Files = tuple[tuple[str, int], ...]
 """The names of a table's partitions, each with its file's number."""
@@ -65,7 +85,8 @@ class Inventory:
     transaction that altered the publication, `newest` the highest oid of an entry of its lists; 0 in offsets of earlier
     versions, which did not keep them. `partial` are the oids of tables that were captured late and have rows that no
     snapshot has read since, `gaps` those of tables that have lost changes since such a snapshot; these are noted only
-    with `on.data.loss=resnapshot`.
+    with `on.data.loss=resnapshot`. `enums` are the enums of the captured tables, each with a digest of its labels up to
+    the oid `labels`.
     """
 
     publication: int = 0
@@ -75,6 +96,8 @@ class Inventory:
     newest: int = 0
     partial: tuple[int, ...] = ()
     gaps: tuple[int, ...] = ()
+    labels: int = 0
+    enums: tuple[tuple[int, str], ...] = ()
 
     def without_partial(self, names: Collection[str] | None = None) -> Inventory:
         """Return the inventory after a snapshot has read the tables `names`, or all tables."""
@@ -94,11 +117,16 @@ class Inventory:
     def to_json(self) -> list[Any]:
         tables = [[oid, name, *[list(file) for file in files]] for oid, name, files in self.tables]
         found = [self.publication, self.highest, tables, self.altered, self.newest, list(self.partial)]
+        if self.enums:
+            return [*found, list(self.gaps), self.labels, [list(one) for one in self.enums]]
         return [*found, list(self.gaps)] if self.gaps else found
 
     @classmethod
     def from_json(cls, fields: Sequence[Any]) -> Inventory:
-        publication, highest, tables, altered, newest, partial, gaps = (*fields, *_LATER[len(fields) :])
+        publication, highest, tables, altered, newest, partial, gaps, labels, enums = (
+            *fields,
+            *_LATER[len(fields) :],
+        )
         return cls(
             publication,
             highest,
@@ -107,11 +135,13 @@ class Inventory:
             newest,
             tuple(partial),
             tuple(gaps),
+            labels,
+            tuple((kind, digest) for kind, digest in enums),
         )
 
 
 # Values for the fields that offsets of earlier versions lack.
-_LATER: tuple[Any, ...] = (0, 0, (), 0, 0, (), ())
+_LATER: tuple[Any, ...] = (0, 0, (), 0, 0, (), (), 0, ())
 UNKNOWN = Inventory()
 
 
@@ -159,7 +189,19 @@ def read(
     arriving = [(oid, name) for oid, name, _ in captured if oid in coverages and coverages[oid].arrives]
     tables = tuple(sorted((oid, str(name), tuple(files.get(oid, ()))) for oid, name in arriving))
     alterations = alterations_of(connection, config)
-    return Inventory(publication_of(connection, config), int(highest), tables, *alterations)
+    found = Inventory(publication_of(connection, config), int(highest), tables, *alterations)
+    enums = connection.execute(_ENUMS, ([oid for oid, _ in arriving], _ANY_OID)).fetchall()
+    newest = max((label for *_, label in enums), default=0)
+    return replace(found, labels=newest, enums=tuple(sorted((kind, digest) for kind, _, digest, _ in enums)))
+
+
+def relabelled(connection: psycopg.Connection[Any], before: Inventory) -> set[int]:
+    """Return the oids of tables with an enum of which labels were renamed since."""
+    known = dict(before.enums)
+    if not known:
+        return set()
+    found = connection.execute(_ENUMS, ([oid for oid, _, _ in before.tables], before.labels)).fetchall()
+    return {table for kind, tables, digest, _ in found if known.get(kind, digest) != digest for table in tables}
 
 
 def differences(

@@ -311,6 +311,7 @@ class _Inspection:
             yield from self._readable(captured)
             yield from self._lockable(len(captured))
         yield from self._collisions(captured)
+        yield from coverage.unfit(self.connection, self.config, captured)
         if self.streams:
             covered = coverage.read(self.connection, self.config, captured)
             yield from coverage.findings(covered, copies=keeps_copies(self.config))

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tailrace")
 
-# Names and kinds of tables, files of partitions, the publication, its lists, and the tables that it has by these.
+# Names and kinds of tables, files of partitions, labels of enums, the publication, its lists, and the tables that it
+# has by these.
 # Temporary tables are never captured.
 _LOOK = """
 select pg_catalog.md5(pg_catalog.string_agg(line, ';' order by line)) from (
@@ -43,6 +44,8 @@ select pg_catalog.md5(pg_catalog.string_agg(line, ';' order by line)) from (
     c.relrowsecurity, c.relreplident, case when c.relispartition then c.relfilenode end)
   from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   where c.relkind in ('r', 'p') and c.relpersistence <> 't' and n.nspname not in ('pg_catalog', 'information_schema')
+  union all
+  select pg_catalog.concat_ws(' ', 'e', e.oid, e.xmin) from pg_catalog.pg_enum e
 ) seen
 """
 _SCHEMAS = """
@@ -253,7 +256,16 @@ class Stock:
         found = replace(now, tables=tuple(one for one in now.tables if one[1] not in self._expected))
         for text in inventory.differences(told, found, names, has_rows, for_all):
             log.warning("%s", text)
-        if self._on_loss != "warn" and (changed := inventory.incomplete(told, found, names)):
+        relabelled = inventory.relabelled(connection, before) & captured
+        for name in sorted(names[oid] for oid in relabelled):
+            log.warning(
+                "labels of an enum of %s were renamed: rows that were not written since have the old ones in copies; "
+                "remedy: read %s by a snapshot (signal execute-snapshot), or tailrace verify --repair, also if its key "
+                "has the enum",
+                name,
+                name,
+            )
+        if self._on_loss != "warn" and (changed := inventory.incomplete(told, found, names) | relabelled):
             several = listed(sorted(names[oid] for oid in changed))
             self._lose(
                 f"the log does not say what became of rows of {several}; remedy: tailrace verify --repair", changed
