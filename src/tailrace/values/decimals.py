@@ -533,7 +533,7 @@ class FixedDecimals(Family):
         return written(decimals, texts, shown, self.scale, each=48 + max(self.scale, 0))
 
     def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
-        if not pa.types.is_decimal(of) or texts.exceed(_LONG):
+        if not pa.types.is_decimal(of) or of.scale != self.scale or texts.exceed(_LONG):
             return None
         width = of.byte_width
         out, outcome = np.zeros((len(texts), width), np.uint8), np.zeros(len(texts), np.uint8)
@@ -570,12 +570,16 @@ class DecimalTexts(Family):
 
 
 def _arrow_decimal(logical: LogicalType) -> pa.DataType:
-    """Return a decimal of 128 or 256 bits, or text for more digits. Without a precision it has 38 digits."""
-    precision = int(dict(logical.parameters).get("connect.decimal.precision", _MOST_128))
+    """Return a decimal of 128 or 256 bits, or text for more digits. Without a precision it has 38 digits.
+
+    It has no negative scale and no scale above its precision, as numeric(3, -2) and numeric(3, 5): Spark has neither.
+    """
+    precision, scale = int(dict(logical.parameters).get("connect.decimal.precision", _MOST_128)), _scale(logical)
+    precision, scale = max(precision - min(scale, 0), scale), max(scale, 0)
     if precision > _MOST_256:
         return pa.string()
     of = pa.decimal128 if precision <= _MOST_128 else pa.decimal256
-    return of(precision, _scale(logical))
+    return of(precision, scale)
 
 
 def _scale(logical: LogicalType) -> int:
