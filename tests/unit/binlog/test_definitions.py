@@ -151,6 +151,15 @@ def test_a_table_stays_in_doubt_behind_a_statement_that_is_understood(sql: str, 
     assert names(found, found.version(given(ID, V, name=name), at(9))) == ["id", "v"]
 
 
+def test_a_map_that_names_the_columns_ends_the_doubt() -> None:
+    found = definitions()
+    found.statement(statement("alter table t frobnicate v"), at(4))
+    version = found.version(given(ID, V, named=True), at(5))
+    assert found.version(given(ID, V, named=True), at(6)) == version
+    assert names(found, found.version(given(ID, V), at(7))) == ["id", "v"]
+    assert T in found.upto(at(4)).doubtful
+
+
 def test_where_the_log_names_columns_it_is_right() -> None:
     newer = table(
         "CREATE TABLE `t` (`id` int NOT NULL, `v` varchar(9) DEFAULT 'x', `w` int DEFAULT '4', PRIMARY KEY (`id`))"

@@ -332,6 +332,9 @@ class Definitions:
         known, doubt = state.tables.get(name), state.doubtful.get(name)
         reason = "its definition is not known" if known is None else misfit(known, given)
         if known is not None and not reason and (doubt is None or given.names is not None):
+            if doubt is not None:
+                # the log has named the columns: the definition is certain from here on
+                self._change(at, state.with_table(known))
             return known
         planned = None if self._later is None else self._later.tables.get(name)
         if planned is not None and not misfit(planned, given):
