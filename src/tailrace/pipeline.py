@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from tailrace.config.files import RunConfig
 from tailrace.config.transforms import transforms
 from tailrace.connectors.registry import find, parse
 from tailrace.errors import TailraceError
-from tailrace.monitoring.failures import cause
+from tailrace.monitoring.failures import cause, disk_failure
 from tailrace.monitoring.status import METRIC
 from tailrace.sinks.base import Sink
 from tailrace.snapshot.mode import snapshot_mode
@@ -189,8 +190,15 @@ class Pipeline:
         return self.query
 
     def cause(self, error: BaseException) -> TailraceError | None:
-        """Return the deliberate error behind an exception of the query: a TailraceError, or one that the sink finds."""
-        return cause(error, self.sink.failure)
+        """Return the deliberate error behind an exception of the query: a TailraceError, one that the sink finds, or a
+        disk that is full."""
+        return cause(error, self._foreign)
+
+    def _foreign(self, text: str) -> TailraceError | None:
+        places = [f"the checkpoint {self.run.checkpoint_location}", f"temporary files in {tempfile.gettempdir()}"]
+        if self.sink.folder:
+            places.insert(1, f"the sink's {self.sink.folder}")
+        return self.sink.failure(text) or disk_failure(text, places)
 
     @property
     def source(self) -> Config:

@@ -16,6 +16,7 @@ import pytest
 from tailrace import errors, sinks
 from tailrace.command import cli
 from tailrace.command.stop_request import StopRequest
+from tailrace.connectors import registry
 from tailrace.connectors.postgres.status import describe
 from tailrace.errors import (
     ConnectionFailed,
@@ -27,6 +28,7 @@ from tailrace.errors import (
 )
 from tailrace.monitoring.failures import cause, recognise
 from tailrace.monitoring.status import METRIC, Status, StatusLine
+from tailrace.pipeline import Pipeline
 from tailrace.sinks.console import render
 from tailrace.spark import session
 from tailrace.spark.lock import CheckpointLock
@@ -428,3 +430,24 @@ def test_ctrl_c_during_the_imports_ends_without_a_traceback(tmp_path: Path) -> N
     code += "; import tailrace.command; sys.exit(tailrace.command.main())"
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "org.apache.hadoop.fs.FSError: No space left on device\n\tat org.x",
+            "No space is left on",
+        ),
+        ("[Errno 122] Disk quota exceeded", "The quota is used up on"),
+        ("java.io.FileNotFoundException: /x/y (Read-only file system)", "A file system is read-only that"),
+    ],
+)
+def test_a_disk_that_takes_no_files_is_named_by_what_is_written(tmp_path: Path, text: str, said: str) -> None:
+    overrides = {"debezium.sink.type": "file", "debezium.sink.file.path": "/out", "checkpoint.location": "/state"}
+    configured = registry.read(write(tmp_path, NOWHERE + "topic.prefix=t\n"), overrides, sinks=sinks.names())
+    found = Pipeline(configured).cause(RuntimeError(text))
+    assert found is not None
+    assert found.message.startswith(said)
+    assert "the checkpoint /state, the sink's /out or temporary files in /" in found.message
+    assert found.exit_code not in cli.LASTING

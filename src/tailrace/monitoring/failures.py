@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tailrace import errors
 from tailrace.errors import TailraceError
 
 _OWN = re.compile(r"\b(tailrace(?:\.\w+)*)\.(\w+): ([^\n]*(?:\n +(?!at |File |SQLSTATE)[^\n]*)*)")
+
+_DISK = {
+    "No space left on device": "No space is left on a disk",
+    "Disk quota exceeded": "The quota is used up on a disk",
+    "Read-only file system": "A file system is read-only",
+}
+"""The system's words in exceptions of Java and Python, with what they mean."""
 
 Foreign = Callable[[str], TailraceError | None]
 """Finds the error in a text of foreign exceptions, as `tailrace.sinks.base.Sink.failure` does."""
@@ -43,6 +50,20 @@ def recognise(text: str, foreign: Foreign | None = None) -> TailraceError | None
         if kind is not None:
             return kind(_unescaped(found[3]).rstrip())
     return None if foreign is None else foreign(text)
+
+
+def disk_failure(text: str, places: Sequence[str]) -> TailraceError | None:
+    """Return the error for a disk that takes no files, if a text of exceptions has the system's words for it.
+
+    The words name no file, so the message names the `places` where the run writes.
+    """
+    said = next((meaning for words, meaning in _DISK.items() if words in text), None)
+    if said is None:
+        return None
+    return TailraceError(
+        f"{said} that the run writes to: {', '.join(places[:-1])} or {places[-1]}.",
+        "Make room there, or name other directories, and start again: the run goes on from its checkpoint.",
+    )
 
 
 def _kind(module: str, name: str) -> type[TailraceError] | None:
