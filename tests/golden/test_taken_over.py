@@ -90,8 +90,12 @@ def test_it_delivers_what_followed(
     lines = gzip.decompress((case.path / "expected-offsets.jsonl.gz").read_bytes()).decode().splitlines()
     assert len(lines) == len(expected)
     offsets = [json.loads(line)["offset"] for line in lines]
-    # the last record of each offset
-    last = {json.dumps(one, sort_keys=True): place for place, one in enumerate(offsets) if "snapshot" not in one}
+    # the last record of each offset; after a restart the recorded connector has stored one that it had passed before
+    last: dict[tuple[Any, ...], int] = {}
+    for place, one in enumerate(offsets):
+        reached = one["file"], one["pos"], one.get("event", 0), one.get("row", 0)
+        if "snapshot" not in one and reached >= max(last, default=reached):
+            last[reached] = place
     places = sorted(last.values())
     for place in places if is_full() else places[:: max(1, len(places) // 4)]:
         offset = offsets[place]
