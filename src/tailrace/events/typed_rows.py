@@ -123,7 +123,15 @@ class TypedBlock:
         if typed.table is None or not pa.types.is_struct(made.type):
             return
         if table != typed.table:
-            raise SchemaChanged(f"A change of {table} arrived, but the rows have the types of {typed.table}.", _REMEDY)
+            # behind another start the schema would still be younger than this change
+            is_older = bool(pc.all(pc.less_equal(positions, typed.position)).as_py())
+            raise SchemaChanged(
+                f"A change of {table} arrived, but the rows have the types of {typed.table}.",
+                "It was written before the table was renamed, or by another table that is gone. Name a schema "
+                "yourself: readStream.schema(…)."
+                if is_older
+                else _REMEDY,
+            )
         further = list(_further(made.type, kind))
         if not further:
             return

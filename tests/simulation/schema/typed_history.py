@@ -201,6 +201,7 @@ class TypedPipeline(Pipeline):
         super().__init__(dice, statements)
         self._witness = witness
         self._texts: set[str] = set()
+        self._is_own = False
 
     def configure(self, source: Mapping[str, str]) -> None:
         self._source = source
@@ -216,9 +217,13 @@ class TypedPipeline(Pipeline):
         """Declare a field as a string from now on."""
         self._texts.add(path.partition(".")[2])
 
+    def name_schema(self) -> None:
+        """Declare a schema of one's own from now on: it is of no table."""
+        self._is_own = True
+
     def make_reader(self) -> ChangeStreamReader:
         schema = typed_type(self._config)
-        if self._texts:
+        if self._texts or self._is_own:
             schema = StructType([_with_texts(one, self._texts) for one in schema])
         return ChangeStreamReader(self._config, self._run_id, typed=declared(schema))
 
@@ -290,6 +295,9 @@ class TypedHistory(History):
             self.outcome.statements.append(f"-- {text}")
             self._options["publish.via.partition.root"] = "true"
             self._configure()
+        elif other and "Start the query again" not in text:
+            self.outcome.statements.append(f"-- {text}")
+            self.pipeline.name_schema()
         elif other or "Start the query again with the same checkpoint" in text:
             self.outcome.statements.append(f"-- {text}")
         else:

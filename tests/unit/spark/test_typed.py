@@ -101,6 +101,9 @@ def test_another_table_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = schema_of(monkeypatch, table(V))
     with pytest.raises(SchemaChanged, match=r"A change of public\.u arrived, .* the types of public\.t"):
         rows(batch(table(V, named=TableId("d", "public", "u")), (b"1", b"a")), schema)
+    with pytest.raises(SchemaChanged) as older:
+        rows(batch(table(V, named=TableId("d", "public", "u")), (b"1", b"a"), commit=40), schema)
+    assert older.value.remedy.startswith("It was written before the table was renamed")
 
 
 def test_types_are_widened_and_what_does_not_fit_stops(monkeypatch: pytest.MonkeyPatch) -> None:
