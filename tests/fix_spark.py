@@ -19,8 +19,11 @@ from tailrace.spark.startup.jars import files_of
 from tests.extent import sized
 from tests.lanes import BRIEF
 
-HEAP = "-XX:MetaspaceSize=512m -Xms1200m -Xmn600m"
-"""Options for the long-lived JVM of the tests, whose heap does not start small and is not collected as classes grow."""
+HEAP = "-XX:MetaspaceSize=512m -Xms1200m -Xmn600m -XX:+UseSerialGC"
+"""Options for the long-lived JVM of the tests, whose heap does not start small and is not collected as classes grow.
+
+Three parts share two cores, so the threads of a parallel collector would wait for each other.
+"""
 LASTING = (
     "-XX:TieredStopAtLevel=4 -XX:Tier4InvocationThreshold=60000 -XX:Tier4MinInvocationThreshold=20000 "
     "-XX:Tier4CompileThreshold=100000 -XX:Tier4BackEdgeThreshold=400000"
@@ -28,6 +31,12 @@ LASTING = (
 """Options for the JVM of a full run, which takes hours: Java's better compiler, for what is really hot.
 
 Most of the work is new plans. In a short run that compiler would take a quarter of the CPU and give less back.
+"""
+INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
+"""Settings of a short run: Spark interprets its expressions.
+
+Otherwise each task makes the source of its projections anew, a third of the JVM's work for tables of a few rows. A full
+run compiles them, as do the sessions of the commands.
 """
 
 
@@ -37,6 +46,7 @@ def start(warehouse: Path) -> SparkSession:
         "spark.sql.warehouse.dir": str(warehouse),
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.extraJavaOptions": f"{sized(BRIEF, LASTING)} {HEAP}",
+        **sized(INTERPRETED, {}),
     }
     jars: tuple[Jar, ...] = ()
     needing: tuple[type[KafkaSink] | TableFormat, ...] = (KafkaSink, *FORMATS.values())
