@@ -90,6 +90,7 @@ PARTS: Sequence[Part] = (
             "spark/test_verify_tables.py",
         ),
     ),
+    Part("integration", ("integration",)),
     Part(
         "spark",
         (
@@ -118,9 +119,8 @@ PARTS: Sequence[Part] = (
             "spark",
         ),
     ),
-    Part("golden", ("golden",)),
     Part("databases", ("integration/mongodb", "integration/changetables", "integration/binlog", "contract")),
-    Part("integration", ("integration",)),
+    Part("golden", ("golden",)),
     Part("units"),
     Part("chaos", ("chaos", "fuzz")),
     Part("simulation", ("simulation",)),
