@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+import psutil
+from pyspark.sql import DataFrame, SparkSession
 
 import tailrace
+from tailrace.errors import SinkError
+from tailrace.monitoring.health import ALL, LIVE, READY
 from tailrace.spark import options, register
+from tests.chaos.process import PARTS, runs
+from tests.chaos.proxy import Proxy
 from tests.fix_postgres import Database
 from tests.waiting import until
 
@@ -40,3 +49,97 @@ def test_a_query_of_a_program_is_observed(spark: SparkSession, database: Databas
             until(lambda: observed.status()["state"] == "ended", "the end", 60, pace=0.1)
     finally:
         query.stop()
+
+
+@contextmanager
+def observed(spark: SparkSession, texts: Mapping[str, str], place: Path, timeout_s: float) -> Iterator[Watched]:
+    """Yield a query that runs under observation, and its planner's process."""
+    register(spark)
+    others = set(planners())
+    frame = spark.readStream.format("postgres-cdc").options(**options(texts)).load()
+    # Spark tells of an idle query this often
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "200ms")
+    query = frame.writeStream.foreachBatch(_write).option("checkpointLocation", str(place)).start()
+    try:
+        with tailrace.observe(query, live_timeout_s=timeout_s) as found:
+            until(lambda: found.health()["status"] == "UP", "the first batch", 200, pace=0.1)
+            (planner,) = set(planners()) - others
+            yield Watched(found, planner)
+    finally:
+        query.stop()
+        spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
+
+
+class Watched:
+    """A query under observation. `planner` is the process that plans its batches."""
+
+    def __init__(self, found: tailrace.ObservedQuery, planner: psutil.Process) -> None:
+        self.planner = planner
+        self.found = found
+
+    def down(self, group: str) -> list[str]:
+        """Return the checks of a group that are DOWN."""
+        return sorted(name for name, is_up in self.found._health.checks(group).items() if not is_up)
+
+
+def planners() -> list[psutil.Process]:
+    """Return the planners of the queries of this process."""
+    found = []
+    for one in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if runs(one, PARTS["planner"]):
+                found.append(one)
+    return found
+
+
+_refuses = threading.Event()
+
+
+def _write(frame: DataFrame, number: int) -> None:
+    frame.count()
+    if _refuses.is_set():
+        raise SinkError("The sink does not answer.", "Start it.")
+
+
+def test_health_through_a_lost_server_a_stopped_planner_and_a_killed_one(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    database.execute("create table t (id int primary key)", "insert into t values (1)")
+    with Proxy(database.server.port) as way:
+        texts = database.options(topic_prefix="s", slot_name=database.name) | {
+            "database.port": str(way.port), "retriable.restart.connector.wait.ms": "100",
+        }  # fmt: skip
+        with observed(spark, texts, tmp_path, 5) as query:
+            # the server is gone: the query lives, and is not ready
+            way.stall()
+            way.cut()
+            until(lambda: query.down(READY) == ["source"], "the lost session", 60, pace=0.1)
+            assert query.down(LIVE) == []
+            way.flow()
+            until(lambda: query.down(ALL) == [], "a new session", 60, pace=0.1)
+            # the planner stands still, and Spark's loop waits for it
+            query.planner.suspend()
+            try:
+                stopped = time.monotonic()
+                until(lambda: query.down(LIVE) == ["debezium"], "the time-out", 60, pace=0.1)
+                assert time.monotonic() - stopped > 1
+            finally:
+                query.planner.resume()
+            until(lambda: query.down(ALL) == [], "signs of life", 60, pace=0.1)
+            query.planner.kill()
+            until(lambda: query.down(LIVE) == ["debezium"], "the query's end", 60, pace=0.1)
+            assert query.found.status()["state"] == "failed"
+
+
+def test_health_when_the_sink_refuses(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    database.execute("create table t (id int primary key)", "insert into t values (1)")
+    texts = database.options(topic_prefix="s", slot_name=database.name)
+    with observed(spark, texts, tmp_path, 60) as query:
+        _refuses.set()
+        try:
+            database.execute("insert into t values (2)")
+            until(lambda: "sink" in query.down(READY), "the failure", 60, pace=0.1)
+            assert query.down(LIVE) == ["debezium"]
+            assert query.found.status()["error"]["kind"] == "sink"
+        finally:
+            _refuses.clear()

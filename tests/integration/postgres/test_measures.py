@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.registry import parse
+from tailrace.events.event_settings import EventSettings
 from tailrace.monitoring.exposition import exposed
 from tailrace.monitoring.monitor import described
 from tailrace.monitoring.observation import Names, Observation
 from tailrace.spark import measures as planner_measures
+from tailrace.spark.measures import PlannerMeasures
 from tailrace.spark.stream_reader import ChangeStreamReader
 from tests import fix_invariant
 from tests.fix_postgres import Database
@@ -198,3 +201,69 @@ def test_the_planner_leaves_nothing_behind_and_the_last_numbers_stay(database: D
         place.unlink()
         assert query.value("tailrace_events_total", table="public.a", op="r") == 1
         assert query.value("tailrace_up") == 0
+
+
+LIMIT_MB = 160
+WRITTEN_MB = 8
+"""Megabytes of log between two samples."""
+
+
+def test_a_limited_slot_is_measured_to_the_byte_and_its_forecast_comes_true(database: Database) -> None:
+    database.execute("create table a (id int primary key)")
+    name = f"{database.name}_kept"
+    database.execute(f"select pg_create_logical_replication_slot('{name}', 'pgoutput')")
+    now = [1000.0]
+    with limited(database, LIMIT_MB):
+        config = parse("postgres", database.options(topic_prefix="s", slot_name=name))
+        planner = PostgresPlanner(config, EventSettings.from_options(config, "run"))
+        measures = PlannerMeasures(config, planner, lambda: now[0])
+        try:
+
+            def sampled() -> dict[str, Any]:
+                measures.sample()
+                (found,) = [one for one in measures._content()["retention"]["slots"] if one["name"] == name]
+                return dict(found)
+
+            def write() -> None:
+                message = "pg_logical_emit_message(true, '', repeat('x', 1 << 20))"
+                database.execute(f"select {message} from generate_series(1, {WRITTEN_MB})")
+                now[0] += 15
+
+            for _ in range(4):
+                write()
+                told = sampled()
+            with database.connect() as connection:
+                row = connection.execute(
+                    "select pg_current_wal_lsn() - restart_lsn, safe_wal_size, wal_status from pg_replication_slots "
+                    "where slot_name = %s", (name,),
+                ).fetchone()  # fmt: skip
+            assert row is not None
+            # nobody writes, so the catalog still says the same
+            assert (told["retained_bytes"], told["safe_bytes"], told["status"]) == (int(row[0]), int(row[1]), row[2])
+            assert told["limit_bytes"] == LIMIT_MB << 20
+            forecast, began = told["limit_s"], now[0]
+            while told["safe_bytes"] is not None and told["safe_bytes"] > 0:
+                write()
+                told = sampled()
+            # the server has no more room for the slot: its next checkpoint may remove log
+            assert told["status"] == "unreserved"
+            assert abs((now[0] - began) / forecast - 1) < 0.2
+        finally:
+            measures.close()
+            planner.close()
+    database.execute(f"select pg_drop_replication_slot('{name}')")
+
+
+@contextmanager
+def limited(database: Database, megabytes: int) -> Iterator[None]:
+    """Limit the log of slots inside the block."""
+    setting = "max_slot_wal_keep_size"
+    database.execute(f"alter system set {setting} = '{megabytes}MB'", "select pg_reload_conf()")
+    shows = f"select setting = '{megabytes}' from pg_settings where name = '{setting}'"
+    try:
+        # the server's processes take it over one after another
+        with database.connect() as connection:
+            until(lambda: connection.execute(shows).fetchone() == (True,), "the setting")
+        yield
+    finally:
+        database.execute(f"alter system reset {setting}", "select pg_reload_conf()")
