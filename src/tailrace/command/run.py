@@ -64,7 +64,7 @@ def run(
             phases.begin("starting Spark")
             pipeline.begin()
             # from here on the checkpoint is this run's, and with it the status in it
-            with Monitor(configured) as monitor:
+            with Monitor(configured, pipeline.sink.dataset) as monitor:
                 _check(pipeline, phases, conf, local=local)
                 _deliver(pipeline, once, stop, (phases, monitor), began, is_last=is_last)
         finally:

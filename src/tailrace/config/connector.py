@@ -24,6 +24,11 @@ def _are_labels(values: list[str]) -> str:
     return "" if wrong is None else f"has entries of the form name=value, not {wrong!r}"
 
 
+def _are_owned(values: list[str]) -> str:
+    wrong = next((value for value in values if not re.fullmatch(r"[^=]+=.*", value)), None)
+    return "" if wrong is None else f"has entries of the form name=kind, not {wrong!r}"
+
+
 @dataclass(slots=True)
 class Draft:
     """A configuration being settled: the typed `values` with their defaults, to be completed in place.
@@ -212,11 +217,16 @@ FLOW = (
            "Show least, greatest and mean value and quantiles of MilliSecondsBehindSource.", True),
     Option("internal.advanced.metrics.enable", Kind.BOOLEAN, "Counts by table.", False,
            notice="counts by table are always shown", neutral=(True,)),
-    Option("openlineage.integration.enabled", Kind.BOOLEAN, "Whether lineage is reported.", False,
-           notice="lineage is not reported"),
-    Option("openlineage.integration.<option>", Kind.TEXT, "Options of lineage.",
-           pattern=r"openlineage\.integration\.(config\.file\.path|dataset\.kafka\.bootstrap\.servers"
-           r"|job\.(description|namespace|owners|tags))", notice="lineage is not reported"),
+    Option("openlineage.integration.enabled", Kind.BOOLEAN,
+           "Report each run of `tailrace run` to OpenLineage. Needs tailrace[openlineage].", False),
+    Option("openlineage.integration.config.file.path", Kind.TEXT,
+           "File `openlineage.yml` with the transport of OpenLineage's client; unset: as the client finds it."),
+    Option("openlineage.integration.job.namespace", Kind.TEXT, "Namespace of the job; unset: topic.prefix."),
+    Option("openlineage.integration.job.description", Kind.TEXT, "Description of the job."),
+    Option("openlineage.integration.job.tags", Kind.LIST, "Tags of the job, as name=value.", [], check=_are_labels),
+    Option("openlineage.integration.job.owners", Kind.LIST, "Owners of the job, as name=kind.", [], check=_are_owned),
+    Option("openlineage.integration.dataset.kafka.bootstrap.servers", Kind.TEXT,
+           "Brokers in the names of topics; unset: those of the sink kafka."),
 )  # fmt: skip
 
 

@@ -82,7 +82,7 @@ _REFUSED = {
     f"{_ANY_CONNECTOR}transforms.timescaledb.TimescaleDb": "It is for hypertables, which its database does not have",
     f"{_DEBEZIUM}tracing.ActivateTracingSpan": "No spans are traced here",
     f"{_DEBEZIUM}ExtractSchemaToNewRecord": "It adds a field that tells columns' types, which is not written here",
-    f"{_DEBEZIUM}openlineage.OpenLineage": "No lineage is reported here",
+    f"{_DEBEZIUM}openlineage.OpenLineage": "Lineage is reported without it: see openlineage.integration.enabled",
 }
 """Debezium's transforms that are not supported, with the reason."""
 

@@ -1,4 +1,6 @@
-"""Monitor: the observation of a pipeline, and what shows it: status file, HTTP server, OpenTelemetry. Driver."""
+"""Monitor: the observation of a pipeline, and what shows it: status file, HTTP server, OpenTelemetry, lineage.
+
+Driver."""
 
 from __future__ import annotations
 
@@ -23,6 +25,7 @@ from tailrace.errors import ConfigError, TailraceError
 from tailrace.log.notification_http import HttpChannel
 from tailrace.monitoring.failures import cause
 from tailrace.monitoring.health import Health
+from tailrace.monitoring.lineage import PREFIX, Lineage, Written
 from tailrace.monitoring.observation import Names, Observation
 from tailrace.monitoring.server import HttpServer, is_loopback
 from tailrace.monitoring.status_file import StatusFile
@@ -43,10 +46,11 @@ _log = logging.getLogger("tailrace")
 class Monitor:
     """Observes the pipeline of a configuration. As a context manager it shows the pipeline, and at last why it ended.
 
-    The constructor opens the port of the HTTP server, if there is one. It raises ConfigError if that fails.
+    `written` names the datasets of the sink for lineage. The constructor opens the port of the HTTP server, if there is
+    one. It raises ConfigError if that fails.
     """
 
-    def __init__(self, run: RunConfig) -> None:
+    def __init__(self, run: RunConfig, written: Written = lambda *_: None) -> None:
         source = run.source
         self.observation = Observation(described, Names(run.name, source.logical_name, source.connector))
         self._health = Health(self.observation, source["health.live.timeout.ms"] / 1000)
@@ -65,6 +69,9 @@ class Monitor:
                 has_tables=find(source.connector).load_listing() is not None and not is_typed(source),
             )
         self._opentelemetry = source["metrics.opentelemetry"]
+        self._lineage: Lineage | None = None
+        if source[f"{PREFIX}enabled"]:
+            self._lineage = Lineage(source, self.observation, written)
         self._source = source
 
     def __enter__(self) -> Self:
@@ -80,6 +87,8 @@ class Monitor:
         if self._file is not None:
             self._file.start()
             self._closing.append(self._file.close)
+        if self._lineage is not None:
+            self._lineage.start()
         return self
 
     def follow(self, is_working: Callable[[], bool]) -> None:
@@ -109,6 +118,8 @@ class Monitor:
         self.observation.end(failure)
         if failure is not None:
             self._report(failure)
+        if self._lineage is not None:
+            self._lineage.end(failure)
         self._closed.set()
         while self._closing:
             self._closing.pop()()

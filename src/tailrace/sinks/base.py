@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tailrace.columns.row import COLUMNS
+from tailrace.columns.table import TableId
 from tailrace.config.config import Config
 from tailrace.config.jar import Jar
 from tailrace.config.named_options import NamedOptions, nearest
@@ -104,6 +105,13 @@ class Sink(ABC):
         """The directory that tasks write to and the driver completes; None if there is none.
 
         If it is a local path, the pipeline checks on a cluster that the executors see it.
+        """
+        return None
+
+    def dataset(self, topic: str, table: TableId) -> tuple[str, str, str] | None:
+        """Return namespace, name and type of the dataset of OpenLineage that gets a table's records of a topic.
+
+        None if lineage has no name for it.
         """
         return None
 

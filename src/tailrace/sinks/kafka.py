@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tailrace.columns.table import TableId
 from tailrace.config.config import Config
 from tailrace.config.jar import Jar
 from tailrace.connectors import advice
@@ -166,6 +167,10 @@ class KafkaSink(Sink):
     def adopt(self, source: Config) -> None:
         found = groups(source)
         self._topics = Topics(found, self.options) if found else None
+
+    def dataset(self, topic: str, table: TableId) -> tuple[str, str, str]:
+        broker = self.options["kafka.bootstrap.servers"].split(",")[0].strip()
+        return f"kafka://{broker.rpartition('://')[2]}", topic, "STREAM"
 
     def _producer_options(self, options: Mapping[str, str]) -> dict[str, str]:
         mapped: dict[str, str] = {}

@@ -77,7 +77,6 @@ WORKERS = {
     "rows.fetch.size": "1",
     "executor.shutdown.timeout.ms": "1",
     "queue.provider.type": "chronicle",
-    "openlineage.integration.enabled": "true",
     "topic.cache.size": "1",
     "unknown.properties.ignored": "true",
     "snapshot.max.threads.multiplier": "2",

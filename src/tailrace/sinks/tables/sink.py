@@ -12,6 +12,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.blocks import BLOCK, COUNTED, EVERY, KEPT, LAST, Head
+from tailrace.columns.table import TableId
 from tailrace.config.config import Config
 from tailrace.config.jar import Jar
 from tailrace.connectors.registry import find, parse
@@ -120,6 +121,15 @@ class TablesSink(Sink):
     @property
     def folder(self) -> str:
         return self.path
+
+    def dataset(self, topic: str, table: TableId) -> tuple[str, str, str] | None:
+        if self.names.routing is not None:
+            return None
+        scheme, there, rest = self.names.path(self.path, (table.database, table.schema, table.table)).rpartition("://")
+        if not there or scheme == "file":
+            return "file", rest, "TABLE"
+        bucket, _, name = rest.partition("/")
+        return f"{'s3' if scheme == 's3a' else scheme}://{bucket}", name, "TABLE"
 
     def adopt(self, source: Config) -> None:
         super().adopt(source)
