@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 import tailrace
 from tailrace.errors import SinkError
 from tailrace.monitoring.health import ALL, LIVE, READY
+from tailrace.monitoring.observing import ObservedQuery
 from tailrace.spark import options, register
 from tests.chaos.process import PARTS, runs
 from tests.chaos.proxy import Proxy
@@ -73,7 +74,7 @@ def observed(spark: SparkSession, texts: Mapping[str, str], place: Path, timeout
 class Watched:
     """A query under observation. `planner` is the process that plans its batches."""
 
-    def __init__(self, found: tailrace.ObservedQuery, planner: psutil.Process) -> None:
+    def __init__(self, found: ObservedQuery, planner: psutil.Process) -> None:
         self.planner = planner
         self.found = found
 

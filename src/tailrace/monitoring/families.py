@@ -98,6 +98,8 @@ def _compatible(numbers: _Numbers) -> Iterator[Family]:
     if not numbers.measures:
         return
     contexts = {"streaming": _streaming(numbers), "snapshot": _snapshot(numbers)}
+    for context in _DISCONNECTS.get(numbers.measures["plugin"], ()):
+        contexts[context]["NumberOfDisconnects"] = sum(numbers.measures["reading"]["setbacks"].values())
     merged: dict[str, list[tuple[Labels, float | Buckets]]] = {}
     for context, attributes in contexts.items():
         labels = numbers.compatible(context)
@@ -112,6 +114,11 @@ def _compatible(numbers: _Numbers) -> Iterator[Family]:
     merged["RowsScanned"] = [
         ({**snapshot, "table": one["table"]}, float(one["events"]["r"])) for one in numbers.tables if one["events"]["r"]
     ]
+    chunked = [one for one in numbers.tables if one["unit"] == "chunks"]
+    for attribute, part in (("TableChunkCounts", "rows_expected"), ("TableChunksCompletedCounts", "rows")):
+        merged[attribute] = [
+            ({**snapshot, "table": one["table"]}, float(one[part])) for one in chunked if one[part] is not None
+        ]
     for attribute, samples in merged.items():
         yield Family(f"debezium_metrics_{attribute}", "gauge", _HELP.get(attribute, "As in Debezium."), tuple(samples))
 
@@ -160,6 +167,10 @@ def _snapshot(numbers: _Numbers) -> dict[str, float]:
     }
 
 
+_DISCONNECTS = {"mongodb": ("streaming", "snapshot"), "mysql": ("streaming",), "mariadb": ("streaming",)}
+"""The contexts in which Debezium counts lost sessions, by plugin."""
+
+
 def _unchanged(numbers: _Numbers) -> int:
     """Return the number of updates that changed nothing shown; -1 if they are not left out."""
     return int(numbers.measures.get("unchanged", -1))
@@ -172,7 +183,10 @@ _HELP = {
     "NumberOfErroneousEvents": "Changes that were quarantined, and the failure that ended the query.",
     "NumberOfEventsSkipped": "Changes that were left out.",
     "Connected": "1 while the database is connected.",
+    "NumberOfDisconnects": "Lost sessions.",
     "RowsScanned": "Rows that snapshots have read.",
+    "TableChunkCounts": "Chunks of the table that a snapshot reads.",
+    "TableChunksCompletedCounts": "Chunks of the table that the snapshot has read.",
     "TotalTableCount": "Tables of the latest snapshot.",
     "RemainingTableCount": "Tables that the snapshot has not read to their end.",
     "SnapshotRunning": "1 while a snapshot is read.",

@@ -9,10 +9,11 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
+from tailrace.connectors.source_status import SourceStatus, TableProgress
 from tailrace.monitoring.exposition import exposed
 from tailrace.monitoring.families import families
-from tailrace.monitoring.observation import Observation
-from tests.unit.monitoring.planner_file import NOW, observation, progress, slot, written
+from tailrace.monitoring.observation import Names, Observation
+from tests.unit.monitoring.planner_file import NOW, Clock, observation, progress, slot, written
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 BASE_UNITS = ("seconds", "bytes")
@@ -117,6 +118,26 @@ def test_a_connector_with_tasks_and_databases_has_their_labels(tmp_path: Path) -
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("plugin", "contexts"), [("mongodb", ["snapshot", "streaming"]), ("mysql", ["streaming"]), ("postgres", [])]
+)
+def test_lost_sessions_are_where_debezium_counts_them(tmp_path: Path, plugin: str, contexts: list[str]) -> None:
+    found = samples(observation(written(tmp_path, plugin=plugin)))
+    name = "debezium_metrics_NumberOfDisconnects"
+    assert {key: value for key, value in found.items() if key.startswith(name)} == {
+        f"{name} {context}": 2 for context in contexts
+    }
+
+
+def test_chunks_of_a_snapshot_are_counted_by_table(tmp_path: Path) -> None:
+    reading = SourceStatus(tables=(TableProgress("public.a", 3, 8, "chunks"),))
+    found = Observation(lambda _: lambda *_: reading, Names("shop", "shop", "postgres"), Clock())
+    found.update(progress(written(tmp_path)))
+    values = samples(found)
+    assert values["debezium_metrics_TableChunkCounts snapshot public.a"] == 8
+    assert values["debezium_metrics_TableChunksCompletedCounts snapshot public.a"] == 3
+
+
 def test_before_the_planner_answers_there_is_a_pipeline_and_no_number() -> None:
     found = samples(observation())
     assert found["tailrace_up"] == 1
@@ -161,8 +182,6 @@ def test_metrics_of_ten_thousand_tables_are_small_and_quick(tmp_path: Path) -> N
 
 
 def test_the_age_of_the_newest_change_grows_while_something_waits(tmp_path: Path) -> None:
-    from tests.unit.monitoring.planner_file import Clock
-
     clock = Clock()
     found = observation(written(tmp_path), clock)
     clock.now = NOW + 8
