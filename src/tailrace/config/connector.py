@@ -71,7 +71,8 @@ class Traits:
       precedence over those of `tailrace.config.transforms`.
     - `gives_blocks`: its changes are available as blocks of typed rows (`tailrace.columns.blocks`).
     - `bean`: its name in Debezium's beans, and so in metrics, if that is another than `connector`; `bean_has_task`: the
-      beans have the number of the task.
+      beans have the number of the task; `bean_disconnects`: the contexts of the beans that count lost sessions.
+    - `address`: its option with a connection string, if it has no `database.hostname`.
     - `splits_tables`: several tasks may read a batch's changes of one table (`event.order=key`).
     """
 
@@ -89,6 +90,8 @@ class Traits:
     splits_tables: bool = True
     bean: str = ""
     bean_has_task: bool = False
+    bean_disconnects: tuple[str, ...] = ()
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

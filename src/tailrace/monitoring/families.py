@@ -98,7 +98,7 @@ def _compatible(numbers: _Numbers) -> Iterator[Family]:
     if not numbers.measures:
         return
     contexts = {"streaming": _streaming(numbers), "snapshot": _snapshot(numbers)}
-    for context in _DISCONNECTS.get(numbers.measures["plugin"], ()):
+    for context in numbers.measures.get("disconnects", ()):
         contexts[context]["NumberOfDisconnects"] = sum(numbers.measures["reading"]["setbacks"].values())
     merged: dict[str, list[tuple[Labels, float | Buckets]]] = {}
     for context, attributes in contexts.items():
@@ -165,10 +165,6 @@ def _snapshot(numbers: _Numbers) -> dict[str, float]:
         "SnapshotDurationInSeconds": int(watch.seconds(numbers.now)),
         "SnapshotPausedDurationInSeconds": int(watch.paused_s),
     }
-
-
-_DISCONNECTS = {"mongodb": ("streaming", "snapshot"), "mysql": ("streaming",), "mariadb": ("streaming",)}
-"""The contexts in which Debezium counts lost sessions, by plugin."""
 
 
 def _unchanged(numbers: _Numbers) -> int:

@@ -199,27 +199,23 @@ class Lineage:
         for one in sorted(table["table"] for table in self._observation.state()["tables"]):
             database, dot, collection = one.partition(".")
             if dot:
-                yield TableSchema(TableId(database, database, collection), (), ())
+                yield TableSchema(TableId("", database, collection), (), ())
 
     def _input(self, schema: TableSchema) -> InputDataset:
         from openlineage.client.event_v2 import InputDataset
 
         table = schema.id
-        parts = (table.database, table.schema, table.table) if self._has_schemas else (table.schema, table.table)
+        database = table.database if self._config.traits.has_schemas else ""
+        parts = filter(None, (database, table.schema, table.table))
         return InputDataset(self._namespace, ".".join(parts), facets=_facets(schema, "TABLE"))
-
-    @property
-    def _has_schemas(self) -> bool:
-        return self._config.traits.has_schemas and self._config.get("mongodb.connection.string") is None
 
     @property
     def _namespace(self) -> str:
         """The database's address as OpenLineage names it."""
         config = self._config
-        text = config.get("mongodb.connection.string")
-        if text is not None:
+        if config.traits.address:
             # its hosts alone: neither login nor options
-            scheme, _, rest = text.partition("://")
+            scheme, _, rest = config[config.traits.address].partition("://")
             return f"{scheme}://{rest.partition('?')[0].partition('/')[0].rpartition('@')[2]}"
         return f"{config.connector}://{config['database.hostname']}:{config['database.port']}"
 
@@ -272,6 +268,8 @@ def _client(config: Config) -> OpenLineageClient:
     try:
         import yaml
         from openlineage.client.client import OpenLineageClient
+        from openlineage.client.transport.console import ConsoleTransport
+        from openlineage.client.transport.noop import NoopTransport
     except ImportError:
         raise ConfigError(
             f"{PREFIX}enabled is true, and the client of OpenLineage is not installed.",
@@ -296,9 +294,15 @@ def _client(config: Config) -> OpenLineageClient:
             f"OpenLineage's client does not take its configuration ({type(error).__name__}).",
             f"Correct the transport in {option}, or the environment variables OPENLINEAGE_*.",
         ) from None
-    if not has_transport and client.transport.kind != "noop":
+    if not has_transport and not isinstance(client.transport, NoopTransport):
         raise ConfigError(
             f"{PREFIX}enabled is true, and no transport of OpenLineage is named.",
             f"Name a file with one in {option}, or set OPENLINEAGE_URL.",
         )
+    if isinstance(client.transport, ConsoleTransport):
+        # it logs the events, which nobody would see
+        printer = logging.getLogger(ConsoleTransport.__module__)
+        printer.setLevel(logging.INFO)
+        if not printer.handlers:
+            printer.addHandler(logging.StreamHandler())
     return client

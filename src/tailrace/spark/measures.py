@@ -154,6 +154,7 @@ class PlannerMeasures:
             "event_name": config.traits.event_name,
             "plugin": config.traits.bean or config.connector,
             "has_task": config.traits.bean_has_task,
+            "disconnects": config.traits.bean_disconnects,
             "databases": config.get("database.names") or [],
             "most_tables": config["metrics.tables.max"],
             "queue_places": config.get("max.queue.size") or 0,

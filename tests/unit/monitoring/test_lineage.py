@@ -286,6 +286,18 @@ def test_a_file_names_the_transport(tmp_path: Path, tables: Sequence[TableSchema
     assert [line["eventType"] for line in lines] == ["START", "COMPLETE"]
 
 
+def test_a_console_shows_the_events(
+    tmp_path: Path, tables: Sequence[TableSchema], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "openlineage.yml"
+    path.write_text("transport: {type: console}")
+    given = config(openlineage__integration__config__file__path=str(path))
+    found = Lineage(given, observation(written(tmp_path)), lambda *_: None)
+    found.start()
+    found.end(None)
+    assert "COMPLETE" in caplog.text
+
+
 def test_a_missing_client_is_an_error_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openlineage.client.client", None)
     with pytest.raises(ConfigError, match=r"pip install .*\[openlineage\]"):

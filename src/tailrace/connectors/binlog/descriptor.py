@@ -23,6 +23,7 @@ def _descriptor(dialect: Dialect, names: tuple[str, ...]) -> Descriptor:
             value_rules="binlog.values",
             skips_changes=True,
             gives_blocks=True,
+            bean_disconnects=("streaming",),
         ),
         title=dialect.title,
         class_name=dialect.class_name,
