@@ -31,7 +31,7 @@ _GUARDED = Guarded()
 _START = BinlogPosition("binlog.000001", 3, 4)
 
 
-class _Tables:
+class Definitions:
     """Definitions that say of each map what the map itself says."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ def _run(data: bytes) -> object:
     for event in [_event(15, _FORMAT), *events]:
         spans.append((len(buffer), len(buffer) + len(event)))
         buffer += event
-    indexer = Indexer(_START, _Tables(), is_mariadb, frozenset("t") if chosen & 2 else None, bool(chosen & 4))
+    indexer = Indexer(_START, Definitions(), is_mariadb, frozenset("t") if chosen & 2 else None, bool(chosen & 4))
     try:
         indexer.add(buffer, spans)
         step = indexer.step()
@@ -88,9 +88,18 @@ def _rows(run: IndexedRun, indexer: Indexer) -> None:
         found: Segment = segment.Segment(
             indexer.versions[number], _GUARDED.copy(data.tobytes()), offsets, by_row, transactions
         )
-        compiled, plainly = _compiled(found), _plainly(found)
-        if compiled != plainly:
-            raise Difference(f"rows\n{compiled!r}\nplainly {plainly!r}")
+        compared(found)
+
+
+def compared(found: Segment) -> list[object]:
+    """Return the rows of a segment as both decoders read them; [] if neither can.
+
+    Raises Difference.
+    """
+    compiled, plainly = _compiled(found), _plainly(found)
+    if compiled != plainly:
+        raise Difference(f"rows\n{compiled!r}\nplainly {plainly!r}")
+    return compiled if isinstance(compiled, list) else []
 
 
 def _compiled(found: Segment) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fuzz import binlog, documents, pgoutput, stored, tables, texts
+from tests.fuzz import binlog, documents, pgoutput, recorded, stored, tables, texts
 from tests.fuzz.machine import Target
 
 _ALL = (
@@ -10,6 +10,7 @@ _ALL = (
     pgoutput.ENVELOPE,
     documents.MONGODB,
     binlog.EVENTS,
+    recorded.EVENTS,
     tables.ROWS,
     texts.TEXTS,
     stored.OFFSETS,

@@ -24,7 +24,7 @@ TOGETHER = [
     ("texts", "changetables"),
     ("pgoutput", "envelope"),
     ("mongodb",),
-    ("binlog",),
+    ("binlog", "recorded"),
     ("offsets", "signals", "config"),
 ]
 """Targets that share a process, and so its imports and loaded kernels."""

@@ -445,3 +445,45 @@ def test_a_server_that_takes_over_in_the_middle_of_a_transaction_repeats_nothing
     step = indexer.step()
     assert step is not None
     assert values(step.run) == [40]
+
+
+@pytest.mark.parametrize("place", [19, 21, 76, 80, -5, -1], ids=str)
+def test_a_damaged_format_is_refused_as_it_says_if_others_have_checksums(place: int) -> None:
+    log = Log()
+    begin, end = log.spans[0]
+    log.buffer[(end if place < 0 else begin) + place] ^= 1
+    log.transaction(1, 1)
+    with pytest.raises(DecodeError, match=r"wrong checksum|has the format|checksums of an unknown kind"):
+        read(log)
+
+
+def test_a_format_that_denies_the_checksums_of_its_events_is_refused() -> None:
+    log = Log()
+    log.buffer[log.spans[0][1] - 5] = 0
+    log.transaction(1, 1)
+    with pytest.raises(DecodeError, match="wrong checksum"):
+        read(log)
+
+
+def test_the_format_of_a_file_that_is_written_has_a_flag_which_its_checksum_lacks() -> None:
+    log = Log()
+    log.buffer[log.spans[0][0] + 17] |= events.IN_USE
+    log.transaction(1, 1)
+    assert read(log) is not None
+
+
+def test_a_log_without_checksums_of_a_server_before_them_is_refused_by_its_version() -> None:
+    log = Log()
+    log.buffer.clear()
+    log.spans.clear()
+    log.add(15, struct.pack("<H50sIB", 4, b"5.5.62-log", 0, 19) + bytes(34) + bytes([0, 0, 0, 0, 8, 0, 8]), end=0)
+    with pytest.raises(DecodeError, match=r"version 5\.5\.62-log, which is older"):
+        read(log)
+
+
+def test_an_event_before_the_format_is_refused() -> None:
+    log = Log()
+    log.buffer[log.spans[0][0] + 4] = 123
+    log.transaction(1, 1)
+    with pytest.raises(DecodeError, match="begins with an event of the type 123"):
+        read(log)

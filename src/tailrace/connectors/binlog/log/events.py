@@ -22,7 +22,9 @@ HEADER = struct.Struct("<IBIIIH")
 """Seconds, type, server id, length, end position, flags."""
 HEADER_BYTES = HEADER.size
 ARTIFICIAL, IN_USE = 0x20, 0x01
+_FLAGS_AT = 17
 MAGIC_BYTES = 4
+DAMAGED = "An event of the log has a wrong checksum: it was damaged on the way, or in the file."
 
 
 class Kind(IntEnum):
@@ -134,22 +136,27 @@ class Format:
 
 
 @_understood
-def format_description(body: bytes) -> Format:
-    """Return the format of the events that follow. `body` has the checksum, which these events always have."""
+def format_description(event: bytes) -> Format:
+    """Return the format of the events that follow, from a whole event, which has a checksum if they have one."""
+    body = event[HEADER_BYTES:]
     number, version, created, header = struct.unpack_from("<H50sIB", body)
     if number != 4 or header != HEADER_BYTES:
         raise DecodeError(f"The log has the format {number}, which is older than MySQL 5.1.")
     name = version.split(b"\0")[0].decode("ascii", "replace")
-    lengths, has_checksums = body[57:], False
-    if _has_algorithm(name):
-        # the algorithm, and a checksum
-        if len(lengths) < 5:
-            raise ValueError(len(lengths))
-        algorithm, lengths = lengths[-5], lengths[:-5]
-        if algorithm not in (0, 1, 255):
-            raise DecodeError(f"The events of the log have checksums of an unknown kind ({algorithm}).")
-        has_checksums = algorithm == 1
-    return Format(lengths, has_checksums, name, created > 0)
+    if not _has_algorithm(name):
+        raise DecodeError(f"The log was written by the version {name}, which is older than MySQL 5.6 and MariaDB 5.3.")
+    # the algorithm, and a checksum, which a server without checksums leaves as it was when it changes the event
+    if len(body) < 62:
+        raise ValueError(len(body))
+    algorithm, lengths = body[-5], body[57:-5]
+    if algorithm not in (0, 1, 255):
+        raise DecodeError(f"The events of the log have checksums of an unknown kind ({algorithm}).")
+    if algorithm == 1:
+        # set while the file is written, and not part of the checksum
+        flags = bytes([event[_FLAGS_AT] & ~IN_USE])
+        if zlib.crc32(event[:_FLAGS_AT] + flags + event[_FLAGS_AT + 1 : -4]) != int.from_bytes(event[-4:], "little"):
+            raise DecodeError(DAMAGED)
+    return Format(lengths, algorithm == 1, name, created > 0)
 
 
 def _has_algorithm(version: str) -> bool:

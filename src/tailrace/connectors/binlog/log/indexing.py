@@ -59,6 +59,12 @@ _CONTROL = re.compile(
 _HEAD_BYTES = 4096
 
 
+# what a server may send before the format of a file
+_BEFORE_FORMAT = frozenset((Kind.ROTATE, Kind.HEARTBEAT, Kind.HEARTBEAT_V2))
+# what a transaction begins with
+_BEGINS = frozenset((Kind.QUERY, Kind.GTID, Kind.ANONYMOUS_GTID, Kind.GTID_TAGGED, Kind.MARIADB_GTID))
+
+
 class Tables(Protocol):
     """The definitions of tables, as the log's maps and statements change them."""
 
@@ -409,9 +415,11 @@ class Indexer:
             raise DecodeError(f"An event of the log says that it has {length} bytes, and {end - begin} were sent.")
         stop = end
         if kind == Kind.FORMAT_DESCRIPTION:
-            self._format = events.format_description(bytes(buffer[begin + HEADER_BYTES : end]))
+            self._format = events.format_description(bytes(buffer[begin:end]))
         if not self._format.lengths:
-            # what comes before the format may have a checksum already
+            if kind not in _BEFORE_FORMAT:
+                raise DecodeError(f"The log begins with an event of the type {kind}, before it tells its format.")
+            # these may have a checksum already
             given = int.from_bytes(buffer[end - 4 : end], "little")
             mark = zlib.crc32(memoryview(buffer)[begin : end - 4])
             stop = end - 4 if mark == given else end
@@ -419,11 +427,9 @@ class Indexer:
             stop -= 4
             given = int.from_bytes(buffer[stop:end], "little")
             mark = zlib.crc32(memoryview(buffer)[begin:stop])
-            # the server changes this flag in what it sends, after it has made the checksum
+            # that of a format has been compared
             if mark != given and kind != Kind.FORMAT_DESCRIPTION:
-                raise DecodeError(
-                    "An event of the log has a wrong checksum: it was damaged on the way, or in the file."
-                )
+                raise DecodeError(events.DAMAGED)
         else:
             mark = 0
         start = self._passed_over(kind, length, behind, flags)
@@ -436,9 +442,18 @@ class Indexer:
             body = bytes(buffer[begin + HEADER_BYTES : stop])
             self._maps[int.from_bytes(body[:size], "little")] = body[size:]
         else:
+            if not mark and self._is_summed(kind, buffer, begin, end):
+                raise DecodeError(events.DAMAGED)
             body = bytes(buffer[begin + HEADER_BYTES : stop])
             mark = mark or zlib.crc32(memoryview(buffer)[begin:stop])
             self._other(kind, body, _Header(seconds, server_id, behind, flags, start, mark))
+
+    @staticmethod
+    def _is_summed(kind: int, buffer: bytearray, begin: int, end: int) -> bool:
+        """Return True if an event has a checksum, though its format says that there are none: the format is damaged."""
+        if kind not in _BEGINS or end - begin < HEADER_BYTES + 4:
+            return False
+        return zlib.crc32(memoryview(buffer)[begin : end - 4]) == int.from_bytes(buffer[end - 4 : end], "little")
 
     def _passed_over(self, kind: int, length: int, behind: int, flags: int) -> int:
         """Note how far the log has been read with an event; return where it begins in its file.
