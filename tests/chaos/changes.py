@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -91,6 +92,19 @@ def from_captured(topic: str, key: Any, value: Any, drop: int) -> Change:
     return _told(
         topic, key, value, drop, lambda source: (hexadecimal(source["change_lsn"]), hexadecimal(source["commit_lsn"]))
     )
+
+
+def from_binlog(topic: str, key: Any, value: Any) -> Change:
+    """Return the change in a record of MySQL or MariaDB, whose transactions have ids."""
+    return _told(topic, key, value, 2, lambda source: (
+        log_place(int(source["file"].rpartition(".")[2]), int(source["pos"])) + int(source["row"]),
+        int(re.split("[:-]", source["gtid"])[-1]),
+    ))  # fmt: skip
+
+
+def log_place(file: int, pos: int) -> int:
+    """Return the place of an event's first row, by the number of its file in the binary log."""
+    return file << 64 | pos << 24
 
 
 def hexadecimal(text: str) -> int:

@@ -80,8 +80,8 @@ class Session(Protocol):
         """Close the connection, which rolls back an open transaction."""
 
 
-class Server(Protocol):
-    """The interface to a server, with the differences between the two."""
+class Writable(Protocol):
+    """The interface to a server for its writers."""
 
     def connect(self) -> Session:
         """Return a session for a writer."""
@@ -97,7 +97,11 @@ class Server(Protocol):
         """Return a table's name for signals."""
 
     def settle(self) -> None:
-        """Wait until everything that was committed is in the change tables."""
+        """Wait until everything that was committed is in the log."""
+
+
+class Server(Writable, Protocol):
+    """The interface to a server with change tables, with the differences between the two."""
 
     def newest(self) -> bytes:
         """Return the position up to which the change tables are complete."""
@@ -215,7 +219,7 @@ class Forgetting(threading.Thread):
 class ChangeWriters:
     """Sessions that write until they are stopped. `acknowledged` holds the commits of each."""
 
-    server: Server
+    server: Writable
     seed: int
     signals: bool
     reads_first: Callable[[], bool]

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg
+import pymysql
 from pymongo.errors import PyMongoError
 
-from tests.chaos import progress, victims
+from tests.chaos import binlog, progress, victims
 from tests.chaos.check import Checker, Faults
 from tests.chaos.db2 import Db2
 from tests.chaos.mongodb import Mongo
@@ -30,8 +31,11 @@ from tests.chaos.victims import CLUSTER, VICTIMS, Scene, Victim, Volume
 from tests.servers import kafka
 from tests.servers.spark_cluster import SparkCluster
 
-SOURCES: dict[str, Callable[[], Source]] = {"postgres": Postgres, "mongodb": Mongo, "sqlserver": SqlServer, "db2": Db2}
-UNREACHABLE = (psycopg.OperationalError, PyMongoError)
+SOURCES: dict[str, Callable[[], Source]] = {
+    "postgres": Postgres, "mongodb": Mongo, "sqlserver": SqlServer, "db2": Db2, "mysql": binlog.mysql,
+    "mariadb": binlog.mariadb,
+}  # fmt: skip
+UNREACHABLE = (psycopg.OperationalError, PyMongoError, pymysql.err.MySQLError)
 """Errors after a kill if the server is not there."""
 PATIENCE = 180.0
 """Seconds after a kill within which Spark must commit something, unless the options set another limit."""

@@ -8,6 +8,9 @@ import threading
 from contextlib import suppress
 from types import TracebackType
 
+MOST_HEADER = 64
+"""Answers of so few bytes are not torn."""
+
 
 class Proxy:
     """A proxy in one thread, as a context manager. It forwards connections from a port of its own to `port` of
@@ -21,6 +24,8 @@ class Proxy:
         self._flows.set()
         self._pairs: dict[socket.socket, socket.socket] = {}
         self._lock = threading.Lock()
+        self._tears = threading.Event()
+        self._torn = threading.Event()
         self._closed = False
         self._acceptor = threading.Thread(target=self._accept, name="proxy", daemon=True)
 
@@ -46,6 +51,14 @@ class Proxy:
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
                 one.shutdown(socket.SHUT_RDWR)
         return len(pairs) // 2
+
+    def tear(self, seconds: float) -> bool:
+        """Let half of the next answer pass, then end all connections. Return False if none came within `seconds`."""
+        self._torn.clear()
+        self._tears.set()
+        is_torn = self._torn.wait(seconds)
+        self._tears.clear()
+        return is_torn
 
     def stall(self) -> None:
         """Let nothing pass until `flow`; connections stay open."""
@@ -82,6 +95,13 @@ class Proxy:
                     data = key.fileobj.recv(1 << 16)  # type: ignore[union-attr]
                     self._flows.wait()
                     if not data:
+                        ended = True
+                        break
+                    if key.fileobj is far and len(data) > MOST_HEADER and self._tears.is_set():
+                        key.data.sendall(data[: len(data) // 2])
+                        self._tears.clear()
+                        self.cut()
+                        self._torn.set()
                         ended = True
                         break
                     key.data.sendall(data)

@@ -126,6 +126,10 @@ def _cut(scene: Scene) -> str | None:
     return f"{scene.proxy.cut()} connections"
 
 
+def _tear(scene: Scene) -> str | None:
+    return "in the midst of an answer" if scene.proxy.tear(3) else None
+
+
 def _stall(scene: Scene) -> str | None:
     seconds = scene.choice.uniform(0.5, 5)
     scene.proxy.stall()
@@ -189,6 +193,7 @@ VICTIMS = {
     "backends": Victim(_sessions(True), False, 2),
     "crash": Victim(_crash, False, 2),
     "cut": Victim(_cut, False, 2),
+    "tear": Victim(_tear, False, 2),
     "stall": Victim(_stall, False, 1),
     "broker": Victim(_broker, False, 2),
     "disk": Victim(_disk, True, 1),
