@@ -8,6 +8,7 @@ has forgotten needed files, or if a batch was planned on a server that is gone.
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -60,6 +61,8 @@ class BinlogHistory(Course[Checkpoint]):
 
     expected = (ConnectionFailed, SpoolFailed)
     persistence = 0.4
+    altering = False
+    """True if tables are altered between transactions."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, Checkpoint())
@@ -75,7 +78,12 @@ class BinlogHistory(Course[Checkpoint]):
             prepares=rng.choice([0.0, 0.0, 0.3]),
         )
         self.interruption = rng.choice([0.0, 0.05, 0.2])
-        self.server = Server(rng, odds, lambda: self.world.now, is_mariadb=self.is_mariadb, has_gtids=has_gtids)
+        has_names = True
+        if self.altering:
+            odds.alters, has_names = rng.choice([0.05, 0.2, 0.5]), rng.random() < 0.4
+        self.server = Server(
+            rng, odds, lambda: self.world.now, is_mariadb=self.is_mariadb, has_gtids=has_gtids, has_names=has_names
+        )
         self.config, self.settings = configured("mariadb" if self.is_mariadb else "mysql", self._options())
         self.begins: int | None = None
         """The number of transactions before the query's first position."""
@@ -122,6 +130,7 @@ class BinlogHistory(Course[Checkpoint]):
 
     def act(self) -> None:
         rng, server, faults = self.rng, self.server, self.faults
+        server.is_known = bool(self.checkpoint.offsets)
         if rng.random() < server.odds.act:
             server.act()
         if rng.random() < faults.purge:
@@ -216,8 +225,10 @@ class BinlogHistory(Course[Checkpoint]):
             return
         if "was prepared before the place where reading began" in failure.message:
             # committed between the look at the log's end and that at prepared transactions
-            first = BinlogOffset.from_json(json.loads(self.checkpoint.offsets[0])).log
-            assert first.start == first.end - 1, f"the transaction was read before: {failure}"
+            begun = self._begun(BinlogOffset.from_json(json.loads(self.checkpoint.offsets[0])))
+            found = re.search("x'([0-9a-f]+)'", failure.message)
+            assert found is not None, failure
+            assert server.places_prepared[int(found[1], 16)] < begun, f"the transaction was read before: {failure}"
             return
         if "ids of transactions (GTIDs)" in failure.message:
             # a server on which nothing was executed yet has no ids either
@@ -230,6 +241,12 @@ class BinlogHistory(Course[Checkpoint]):
         gone = file < server.files.first if is_here else bool(server.files.first)
         # the server that has purged its log may have been replaced since
         assert gone or any(files.first for files in server.files_of), f"the position is not lost: {failure}"
+
+
+class AlteringBinlogHistory(BinlogHistory):
+    """A history whose tables are altered, with a log that mostly does not name columns."""
+
+    altering = True
 
 
 class Rows:
@@ -265,7 +282,15 @@ class Rows:
 
 
 def _row(segment: Segment[Any, Any], place: int) -> Row:
+    """Return a row by the columns that its segment's table has; the others must have the values of their names."""
     message = segment.data[segment.offsets[place] : segment.offsets[place + 1]].tobytes()
     op = chr(segment.by_row.images[segment.by_row.image[place]].op)
-    id_, number = struct.unpack("<II", message[-8:])
-    return op, id_, number
+    names = tuple(column.name for column in segment.table.columns)
+    image = 1 + 4 * len(names)
+    assert len(message) == image * (2 if op == "u" else 1), f"{len(message)} bytes, by a table of {names}"
+    values = dict(zip(names, struct.unpack(f"<{len(names)}I", message[1 - image :]), strict=True))
+    id_, number = values.pop("id"), values.pop("n")
+    wrong = {name: value for name, value in values.items() if name != f"x{value}"}
+    assert not wrong, f"columns have values of others: {wrong}"
+    assert segment.table.key == ("id",), segment.table.key
+    return op, id_, number, names

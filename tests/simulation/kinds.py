@@ -10,7 +10,7 @@ from typing import Any
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.server.connection import Address
 from tailrace.connectors.postgres.snapshot.tasks import ReadTask, SnapshotTask
-from tests.simulation.binlog import BinlogHistory
+from tests.simulation.binlog import AlteringBinlogHistory, BinlogHistory
 from tests.simulation.changetables import TablesHistory
 from tests.simulation.course import Told
 from tests.simulation.history import History
@@ -219,5 +219,6 @@ KINDS: dict[str, Callable[[int], Told]] = {
     "mongodb-tailing": TailingHistory,
     "changetables": TablesHistory,
     "binlog": BinlogHistory,
+    "binlog-altering": AlteringBinlogHistory,
 }
 """The kinds of histories by their names on the command line."""

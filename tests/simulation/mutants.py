@@ -10,6 +10,12 @@ from typing import Any
 
 import adbc_driver_manager
 
+from tailrace.connectors.binlog.log.feed import BinlogFeed
+from tailrace.connectors.binlog.log.indexing import Indexer as BinlogIndexer
+from tailrace.connectors.binlog.log.position import BinlogPosition, Origin
+from tailrace.connectors.binlog.planner import BinlogSource
+from tailrace.connectors.binlog.schema.definitions import Definitions
+from tailrace.connectors.binlog.schema.statement import NO_OUTCOME
 from tailrace.connectors.changetables.log import sessions
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log_session import ChangeTablesSession as OpenedTables
@@ -455,6 +461,70 @@ def what_a_blocking_snapshot_shows_does_not_come_again() -> contextlib.AbstractC
     return replaced(PostgresSnapshots, "block", wrong)
 
 
+def a_prepared_transaction_is_delivered() -> contextlib.AbstractContextManager[None]:
+    """The rows of an XA transaction of MySQL are delivered when it is prepared."""
+    prepare = BinlogIndexer._prepare
+    return replaced(BinlogIndexer, "_prepare", lambda self, one_phase, xid, header: prepare(self, True, xid, header))
+
+
+def a_prepared_transaction_is_not_read_again() -> contextlib.AbstractContextManager[None]:
+    """Reading goes on behind an XA transaction that is prepared and not over."""
+
+    def resumes(self: BinlogPosition) -> Origin:
+        return Origin(self.file, self.start if self.consumed is not None else self.end, 0, self.gtids)
+
+    return replaced(BinlogPosition, "resumes", property(resumes))
+
+
+def rows_before_the_position_come_again() -> contextlib.AbstractContextManager[None]:
+    """A transaction of MySQL or MariaDB that was read in part is delivered whole after a restart."""
+
+    def beyond(self: Any, found: Any, transaction: Any, ordinal: Any) -> Any:
+        return ordinal >= -1
+
+    return replaced(BinlogIndexer, "_beyond", beyond)
+
+
+def another_server_has_the_same_files() -> contextlib.AbstractContextManager[None]:
+    """Reading goes on by file and position on a server that has taken over."""
+    begin = BinlogFeed._begin
+
+    def wrong(self: Any, dump: Any, identity: Any, position: Any) -> None:
+        begin(self, dump, replace(identity, uuid=position.server or identity.uuid), position)
+
+    return replaced(BinlogFeed, "_begin", wrong)
+
+
+def an_open_transaction_counts_as_read() -> contextlib.AbstractContextManager[None]:
+    """The log counts as read up to the last event, though its transaction is not over."""
+    return replaced(BinlogIndexer, "is_open", property(lambda self: False))
+
+
+def definitions_stay_after_a_failed_run() -> contextlib.AbstractContextManager[None]:
+    """What statements of the log have altered stays altered when the log is read again from before them."""
+    return replaced(Definitions, "begin", lambda self: None)
+
+
+def statements_are_not_followed() -> contextlib.AbstractContextManager[None]:
+    """Tables stay as they were at the start, unless the log names columns."""
+    return replaced(Definitions, "statement", lambda self, given, at: NO_OUTCOME)
+
+
+def definitions_come_from_the_catalog_of_today() -> contextlib.AbstractContextManager[None]:
+    """A restarted query takes the tables of its position to be what they are now."""
+    return replaced(BinlogSource, "_schemas", lambda self, since, until: "")
+
+
+OF_BINLOG: tuple[Mutant, ...] = (
+    definitions_stay_after_a_failed_run,
+    statements_are_not_followed,
+    definitions_come_from_the_catalog_of_today,
+    a_prepared_transaction_is_delivered,
+    a_prepared_transaction_is_not_read_again,
+    rows_before_the_position_come_again,
+    another_server_has_the_same_files,
+    an_open_transaction_counts_as_read,
+)
 OF_MONGODB: tuple[Mutant, ...] = (
     the_operation_time_counts_as_read,
     what_no_majority_has_is_read,

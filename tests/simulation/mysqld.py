@@ -24,36 +24,43 @@ TABLES = ("a", "b", "left")
 """Tables of the database d; the last one is not captured."""
 SOURCES = ("00000000-0000-0000-0000-0000000000aa", "00000000-0000-0000-0000-0000000000bb")
 """UUIDs of the servers, one after another."""
-_CREATE = "CREATE TABLE `{}` (\n  `id` int NOT NULL,\n  `n` int NOT NULL,\n  PRIMARY KEY (`id`)\n) ENGINE=InnoDB"
+_CREATE = "CREATE TABLE `{}` (\n{}  PRIMARY KEY (`id`)\n) ENGINE=InnoDB"
+MOST_COLUMNS = 6
 _GONE = "Lost connection to MySQL server during query"
 _NOT_FOUND = b"#HY000Could not find first log file name in binary log index file"
 
-Change = tuple[str, str, int, int]
-"""Table, operation, id and number of a row's change. Each change has a number of its own."""
+Change = tuple[str, str, int, int, tuple[str, ...]]
+"""Table, operation, id and number of a row's change, and the names of its columns in their order.
+
+Each change has a number of its own. A column other than `id` and `n` is named `x` and a number, which is its value.
+"""
 
 
 @dataclass
 class Odds:
     """Probabilities: that a statement fails, that a session of the log is lost at a read, that something is written at
-    a step, that the log goes on in another file, and that a transaction is prepared first (XA)."""
+    a step, that the log goes on in another file, that a transaction is prepared first (XA), and that a table is altered
+    instead."""
 
     fails: float = 0.0
     drops: float = 0.0
     act: float = 0.5
     rotates: float = 0.0
     prepares: float = 0.0
+    alters: float = 0.0
 
 
 @dataclass(frozen=True)
 class Written:
     """A transaction of the history: its id's source and number, and the events of its body, with `changes` if it is
-    committed with them. `xid` names an XA transaction that it prepares or ends."""
+    committed with them. `is_alone`: it is a single statement without a commit."""
 
     source: int
     number: int
     changes: tuple[Change, ...]
     bodies: tuple[tuple[int, bytes], ...]
     is_prepared: bool = False
+    is_alone: bool = False
 
 
 @dataclass
@@ -77,12 +84,27 @@ class Files:
 class Server:
     """The server that clients reach. `now` returns its time in seconds."""
 
-    def __init__(self, rng: Random, odds: Odds, now: Callable[[], float], *, is_mariadb: bool, has_gtids: bool) -> None:
+    def __init__(
+        self,
+        rng: Random,
+        odds: Odds,
+        now: Callable[[], float],
+        *,
+        is_mariadb: bool,
+        has_gtids: bool,
+        has_names: bool = True,
+    ) -> None:
+        """`has_names`: the log names columns (binlog_row_metadata=FULL)."""
         self.rng, self.odds, self.now = rng, odds, now
-        self.is_mariadb, self.has_gtids = is_mariadb, has_gtids
+        self.is_mariadb, self.has_gtids, self.has_names = is_mariadb, has_gtids, has_names
+        self.is_known = False
+        """True once a query has looked at the tables."""
+        self.columns = {name: ["id", "n"] for name in TABLES}
         self.history: list[Written] = []
         self.rows: dict[tuple[str, int], int] = {}
         self.prepared: dict[int, tuple[Change, ...]] = {}
+        self.places_prepared: dict[int, int] = {}
+        """Where each XA transaction was prepared, in the history."""
         self.counter = 0
         self.generation = 0
         self.sockets: list[Socket] = []
@@ -103,6 +125,9 @@ class Server:
         if self.prepared and rng.random() < 0.4:
             self.decide(rng.choice([*self.prepared]), is_commit=rng.random() < 0.8)
             return
+        if self.odds.alters and rng.random() < self.odds.alters:
+            self.alter()
+            return
         changes = self._changes(rng.choice([1, 1, 2, 5, 12]))
         if not self.is_mariadb and rng.random() < self.odds.prepares:
             self._prepare(changes)
@@ -111,7 +136,7 @@ class Server:
 
     def _changes(self, count: int) -> tuple[Change, ...]:
         rng, found = self.rng, []
-        held = {(name, id_) for one in self.prepared.values() for name, _, id_, _ in one}
+        held = {(name, id_) for one in self.prepared.values() for name, _, id_, *_ in one}
         for _ in range(count):
             name, id_ = rng.choice(TABLES), rng.randint(1, 6)
             if (name, id_) in held:
@@ -119,12 +144,51 @@ class Server:
             self.counter += 1
             known = self.rows.get((name, id_))
             op = "c" if known is None else rng.choice("uud")
-            found.append((name, op, id_, self.counter if op != "d" else known or 0))
+            found.append((name, op, id_, self.counter if op != "d" else known or 0, tuple(self.columns[name])))
             if op == "d":
                 del self.rows[name, id_]
             else:
                 self.rows[name, id_] = self.counter
         return tuple(found)
+
+    def alter(self) -> None:
+        """Alter a table that no prepared transaction has changed."""
+        rng = self.rng
+        held = {one[0] for changes in self.prepared.values() for one in changes}
+        free = [name for name in TABLES if name not in held]
+        if not free:
+            return
+        name = rng.choice(free)
+        columns = self.columns[name]
+        own = [one for one in columns if one.startswith("x")]
+        # a table that is altered and altered back while a query looks at it for the first time looks unaltered
+        kinds = ["add", "add", "drop", "rename", "move"] if self.is_known else ["add", "rename"]
+        kind = rng.choice(kinds) if own else "add"
+        self.counter += 1
+        fresh = f"x{self.counter}"
+        old = rng.choice(own) if own else ""
+        if kind == "add" and len(columns) < MOST_COLUMNS:
+            place = rng.randint(0, len(columns))
+            where = "" if place == len(columns) else " FIRST" if not place else f" AFTER `{columns[place - 1]}`"
+            columns.insert(place, fresh)
+            text = f"ADD COLUMN `{fresh}` int NOT NULL DEFAULT '{self.counter}'{where}"
+        elif kind == "rename":
+            columns[columns.index(old)] = fresh
+            text = f"CHANGE COLUMN `{old}` `{fresh}` int NOT NULL"
+        elif kind == "move":
+            columns.remove(old)
+            columns.insert(0, old)
+            text = f"MODIFY COLUMN `{old}` int NOT NULL FIRST"
+        elif kind == "drop":
+            columns.remove(old)
+            text = f"DROP COLUMN `{old}`"
+        else:
+            return
+        self.write((), ((2, _query(f"ALTER TABLE `{name}` {text}".encode())),), is_alone=True)
+
+    def created(self, name: str) -> str:
+        """Return the text of SHOW CREATE TABLE."""
+        return _CREATE.format(name, "".join(f"  `{one}` int NOT NULL,\n" for one in self.columns[name]))
 
     def _begin(self) -> list[tuple[int, bytes]]:
         return [] if self.is_mariadb else [(2, _query(b"BEGIN"))]
@@ -144,9 +208,11 @@ class Server:
         for group in groups:
             name, op = group[0][:2]
             table = TABLES.index(name) + 70
-            found.append((19, _table_map(table, name)))
-            present = b"\x02" + b"\x03" * (2 if op == "u" else 1)
-            rows = b"".join(_image(id_, number) * (2 if op == "u" else 1) for _, _, id_, number in group)
+            columns = group[0][4]
+            found.append((19, _table_map(table, name, columns, self.has_names)))
+            count = len(columns)
+            present = bytes([count]) + bytes([(1 << count) - 1]) * (2 if op == "u" else 1)
+            rows = b"".join(_image(*one[2:]) * (2 if op == "u" else 1) for one in group)
             extra = b"" if self.is_mariadb else b"\x02\x00"
             found.append((first[op], table.to_bytes(6, "little") + b"\x01\x00" + extra + present + rows))
         return (*found, *tail)
@@ -159,6 +225,7 @@ class Server:
         event = struct.pack("<?III", False, 1, (xid.bit_length() + 7) // 8, 0)
         body = (38, event + xid.to_bytes((xid.bit_length() + 7) // 8, "big"))
         self.prepared[xid] = changes
+        self.places_prepared[xid] = len(self.history)
         self.write((), self._bodies(changes, head, [end, body]), is_prepared=True)
 
     def decide(self, xid: int, is_commit: bool) -> None:
@@ -167,7 +234,7 @@ class Server:
         named = b"X'%s',X'',1" % (digits if len(digits) % 2 == 0 else "0" + digits).encode()
         word = b"XA COMMIT " if is_commit else b"XA ROLLBACK "
         if not is_commit:
-            for name, op, id_, number in changes:
+            for name, op, id_, number, _ in changes:
                 # what others see again
                 if op == "c":
                     self.rows.pop((name, id_), None)
@@ -176,13 +243,17 @@ class Server:
         self.write(changes if is_commit else (), ((2, _query(word + named)),))
 
     def write(
-        self, changes: tuple[Change, ...], bodies: Sequence[tuple[int, bytes]], is_prepared: bool = False
+        self,
+        changes: tuple[Change, ...],
+        bodies: Sequence[tuple[int, bytes]],
+        is_prepared: bool = False,
+        is_alone: bool = False,
     ) -> None:
         number = self.numbers[self.generation] = self.numbers.get(self.generation, 0) + 1
         if self.is_mariadb:
             # a domain counts over all servers
             number = len(self.history) + 1
-        self.history.append(Written(self.generation, number, changes, tuple(bodies), is_prepared))
+        self.history.append(Written(self.generation, number, changes, tuple(bodies), is_prepared, is_alone))
         self._log(len(self.history) - 1, self.files)
 
     def _log(self, place: int, files: Files) -> None:
@@ -196,7 +267,7 @@ class Server:
 
     def _id(self, one: Written) -> tuple[int, bytes]:
         if self.is_mariadb:
-            return 162, struct.pack("<QIB", one.number, 0, 0) + bytes(6)
+            return 162, struct.pack("<QIB", one.number, 0, one.is_alone) + bytes(6)
         if self.has_gtids:
             return 33, b"\x00" + UUID(SOURCES[one.source]).bytes + struct.pack("<q", one.number) + b"\x02" + bytes(16)
         return 34, b"\x00" + bytes(16) + struct.pack("<q", 0) + b"\x02" + bytes(16)
@@ -288,16 +359,21 @@ def _query(sql: bytes) -> bytes:
     return struct.pack("<IIBHH", 5, 0, 1, 0, 0) + b"d\x00" + sql
 
 
-def _table_map(table: int, name: str) -> bytes:
-    names = b"\x02id\x01n"
+def _table_map(table: int, name: str, columns: Sequence[str], has_names: bool) -> bytes:
+    count = len(columns)
+    names = b"".join(bytes([len(one)]) + one.encode() for one in columns)
+    named = b"\x04" + bytes([len(names)]) + names + b"\x08\x01" + bytes([columns.index("id")]) if has_names else b""
     return (
         table.to_bytes(6, "little") + b"\x01\x00\x01d\x00" + bytes([len(name)]) + name.encode() + b"\x00"
-        + b"\x02\x03\x03\x00\x00" + b"\x01\x01\x00" + b"\x04" + bytes([len(names)]) + names + b"\x08\x01\x00"
+        + bytes([count]) + b"\x03" * count + b"\x00\x00" + b"\x01\x01\x00" + named
     )  # fmt: skip
 
 
-def _image(id_: int, number: int) -> bytes:
-    return b"\x00" + struct.pack("<II", id_, number)
+def _image(id_: int, number: int, columns: Sequence[str]) -> bytes:
+    values = {"id": id_, "n": number}
+    return b"\x00" + b"".join(
+        struct.pack("<I", values[one] if one in values else int(one[1:])) for one in columns
+    )  # fmt: skip
 
 
 class Session:
@@ -365,7 +441,7 @@ class Session:
         if "information_schema.SCHEMATA" in text:
             return [("d", "utf8mb4", "utf8mb4_0900_ai_ci")]
         if found := re.match(r"SHOW CREATE TABLE `d`.`(\w+)`", text):
-            return [(found[1].encode(), _CREATE.format(found[1]).encode())]
+            return [(found[1].encode(), server.created(found[1]).encode())]
         if found := re.match(r"SET @(\w+) = (.*)", text):
             self._variables[found[1]] = values[0] if values else found[2]
             return []

@@ -48,7 +48,8 @@ DAY = {
     "mongodb-signalling": Share(25, 25),
     "mongodb-tailing": Share(25, 25),
     "changetables": Share(170, 85, 2, 20, (-1.0, 0.5)),
-    "binlog": Share(100, 50, 2, 20, (-1.0, 0.5)),
+    "binlog": Share(80, 80, 2, 20, (-1.0, 0.5)),
+    "binlog-altering": Share(20, 20),
 }
 
 
