@@ -495,11 +495,6 @@ def another_server_has_the_same_files() -> contextlib.AbstractContextManager[Non
     return replaced(BinlogFeed, "_begin", wrong)
 
 
-def an_open_transaction_counts_as_read() -> contextlib.AbstractContextManager[None]:
-    """The log counts as read up to the last event, though its transaction is not over."""
-    return replaced(BinlogIndexer, "is_open", property(lambda self: False))
-
-
 def definitions_stay_after_a_failed_run() -> contextlib.AbstractContextManager[None]:
     """What statements of the log have altered stays altered when the log is read again from before them."""
     return replaced(Definitions, "begin", lambda self: None)
@@ -523,7 +518,6 @@ OF_BINLOG: tuple[Mutant, ...] = (
     a_prepared_transaction_is_not_read_again,
     rows_before_the_position_come_again,
     another_server_has_the_same_files,
-    an_open_transaction_counts_as_read,
 )
 OF_MONGODB: tuple[Mutant, ...] = (
     the_operation_time_counts_as_read,
