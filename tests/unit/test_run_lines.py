@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tailrace import sinks
+from tailrace import pipeline, sinks
 from tailrace.command import cli, reachable
 from tailrace.command import run as running
 from tailrace.command.phases import Phases
@@ -202,3 +202,20 @@ def test_the_names_of_the_package_for_spark_are_listed() -> None:
     from tailrace import spark
 
     assert {"data_source", "options", "register"} <= set(dir(spark))
+
+
+def test_a_stop_while_the_server_is_checked_is_answered_before_the_jvm_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    said: list[str] = []
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise SystemExit(0)
+
+    monkeypatch.setattr(pipeline.Pipeline, "begin", lambda self: None)
+    monkeypatch.setattr(pipeline.Pipeline, "stop", lambda self, **_: said.append(caplog.messages[-1]))
+    monkeypatch.setattr(running, "_check", interrupted)
+    path = write(tmp_path, NOWHERE + f"topic.prefix=t\ncheckpoint.location={tmp_path}/state\n")
+    with caplog.at_level("INFO"), pytest.raises(SystemExit):
+        cli.main(["run", path])
+    assert said[0] == "Stopping: nothing was started yet. A second Ctrl-C ends the run at once."

@@ -67,6 +67,10 @@ def run(
             with Monitor(configured, pipeline.sink.dataset) as monitor:
                 _check(pipeline, phases, conf, local=local)
                 _deliver(pipeline, once, stop, (phases, monitor), began, is_last=is_last)
+        except SystemExit:
+            # Ctrl-C while the server is checked; the end of the JVM may take seconds
+            log.info("Stopping: nothing was started yet. A second Ctrl-C ends the run at once.")
+            raise
         finally:
             phases.close()
             pipeline.stop(is_last=is_last)
