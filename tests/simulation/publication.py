@@ -43,6 +43,10 @@ def _relations(session: Any, text: str, values: Sequence[Any]) -> list[tuple[Any
 
 
 ANSWERS: tuple[tuple[str, Callable[[Any, str, Sequence[Any]], list[tuple[Any, ...]]]], ...] = (
+    # views and foreign tables
+    ("case c.relkind when 'v'", lambda session, text, values: []),
+    # labels of enums
+    ("with recursive used(tab, kind)", lambda session, text, values: []),
     (coverage._RELATED, lambda session, text, values: []),
     (coverage._RELATIONS, _relations),
     (coverage._PUBLICATION, lambda session, text, values: [(True, False)]),
