@@ -20,7 +20,7 @@ from bench.workload import Server, Workload, server
 from tailrace.connectors.registry import find
 from tailrace.sinks.base import Sink
 from tailrace.sinks.kafka import KafkaSink
-from tailrace.sinks.tables.formats.known import FORMATS
+from tailrace.sinks.tables.formats.detection import FORMATS
 from tailrace.sinks.tables.sink import TablesSink
 from tailrace.spark import register
 from tailrace.spark.session import session

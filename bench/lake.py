@@ -26,7 +26,7 @@ from bench.workload import TRANSACTION, Workload
 from tailrace.connectors.registry import from_entries
 from tailrace.pipeline import Pipeline
 from tailrace.sinks.console import NoopSink
-from tailrace.sinks.tables.formats.known import found_at
+from tailrace.sinks.tables.formats.detection import found_at
 
 TABLE = plain("lake")
 SHARES = {"all": 1, "few": 100}

@@ -23,7 +23,7 @@ from tailrace.connectors.source_status import SourceStatus
 from tailrace.errors import SinkError
 from tailrace.monitoring.status import Status
 from tailrace.pipeline import Pipeline
-from tailrace.sinks.tables.formats.known import found_at
+from tailrace.sinks.tables.formats.detection import found_at
 from tailrace.sinks.tables.positions import NAME
 from tailrace.spark import options as packed
 from tailrace.spark.source import data_source

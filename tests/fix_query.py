@@ -13,7 +13,7 @@ from tailrace.connectors.postgres.log.messages import MessageTask
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.protocol.decoder import decode
 from tailrace.connectors.postgres.server.arrow import KeptConnection
-from tailrace.connectors.postgres.snapshot.keyed import read_rows
+from tailrace.connectors.postgres.snapshot.key_chunks import read_rows
 from tailrace.connectors.postgres.snapshot.rows import read_chunk
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal, SnapshotTask
 from tailrace.connectors.registry import parse

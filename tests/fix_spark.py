@@ -13,7 +13,7 @@ from tailrace.connectors import registry
 from tailrace.errors import PrerequisiteError
 from tailrace.sinks.kafka import KafkaSink
 from tailrace.sinks.tables.formats.base import TableFormat
-from tailrace.sinks.tables.formats.known import FORMATS
+from tailrace.sinks.tables.formats.detection import FORMATS
 from tailrace.spark.session import session
 from tailrace.spark.startup.jars import files_of
 from tests.extent import sized

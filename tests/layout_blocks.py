@@ -14,12 +14,12 @@ from tailrace import formats
 from tailrace.columns.logical import ABSENT, INT64, STRING, LogicalType
 from tailrace.config.formats import Format
 from tailrace.kernels.programs import KINDS
-from tailrace.records.columns import Same, Texts, Written
+from tailrace.records.columns import SharedValue, Texts, WrittenJson
 from tailrace.records.layout import (
     AFTER,
     RECORD,
     Column,
-    Computed,
+    ComputedColumn,
     Constant,
     ImageColumn,
     Leaf,
@@ -52,12 +52,12 @@ class LayoutBlock:
         self.made: dict[Hashable, Any] = {}
         self.lost_values: Counter[str] = Counter()
         self._texts: dict[tuple[str, int], Texts] = {}
-        self._values: dict[str, pa.Array | Same | Written] = {}
+        self._values: dict[str, pa.Array | SharedValue | WrittenJson] = {}
 
     def texts(self, leaf: ImageColumn) -> Texts:
         return self._texts[leaf.image, leaf.column.index]
 
-    def values(self, leaf: Column) -> pa.Array | Same | Written:
+    def values(self, leaf: Column) -> pa.Array | SharedValue | WrittenJson:
         return self._values[leaf.name]
 
     def lost(self, column: ColumnPlan, count: int) -> None:
@@ -90,12 +90,12 @@ class LayoutBlock:
 
     def written_column(self, name: str, kind: LogicalType, *values: Any) -> Column:
         """Return a column whose values are JSON already."""
-        self._values[name] = Written(strings_fragment([dumps(value).encode() for value in values]))
+        self._values[name] = WrittenJson(strings_fragment([dumps(value).encode() for value in values]))
         return Column(name, kind, RECORD)
 
     def same_column(self, name: str, kind: LogicalType, value: Any) -> Column:
         """Return a column with the same value in all records."""
-        self._values[name] = Same(value)
+        self._values[name] = SharedValue(value)
         return Column(name, kind, RECORD)
 
 
@@ -155,7 +155,7 @@ def each_way(form: Format | str, kind: LogicalType, *values: Any, schemas: bool 
     columns: dict[str, Leaf] = {
         "a column of Arrow": block.column("arrow", kind, *values),
         "a column of JSON": block.written_column("json", kind, *values),
-        "a computed column": Computed((), lambda: array, kind),
+        "a computed column": ComputedColumn((), lambda: array, kind),
     }
     encoding = formats.find(form)
     found: list[bytes | None] = [encoding.one(struct_of(v=Constant(value, kind)), schemas, BARE) for value in values]

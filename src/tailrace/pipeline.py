@@ -137,7 +137,7 @@ class Pipeline:
         """
         from tailrace.spark.cluster import LOCAL, demand_shared
         from tailrace.spark.session import session
-        from tailrace.spark.startup.warm import warm
+        from tailrace.spark.startup.warm_workers import warm
 
         self.begin()
         if self._is_connected:

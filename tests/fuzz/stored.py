@@ -14,7 +14,7 @@ from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.changetables.offset import SnapshotChunk, TablesOffset, TablesSnapshot
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.values.shell_json import strict_json
-from tailrace.connectors.postgres.log.visible import Visible
+from tailrace.connectors.postgres.log.visibility import VisibleTransactions
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.schema.history import Attributes, Change, ColumnFacts, History, IndexFacts
@@ -72,7 +72,8 @@ def _offsets() -> list[bytes]:
     long = History(tuple((number, facts) for number in range(30)))
     texts = [
         (0, PostgresOffset(LogPosition(16, 32, 3)).to_json()),
-        (0, PostgresOffset(LogPosition(16, 32), visible=Visible(1, 9, frozenset([3]), 7), heartbeat_ms=5).to_json()),
+        (0, PostgresOffset(LogPosition(16, 32),
+                           visible=VisibleTransactions(1, 9, frozenset([3]), 7), heartbeat_ms=5).to_json()),
         (0, PostgresOffset(progress=progress, schemas=history).to_json()),
         (0, PostgresOffset(schemas=long, xmin=3).to_json()),
         (0, {

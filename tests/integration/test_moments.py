@@ -13,7 +13,7 @@ import tailrace
 from tailrace.command.cli import main
 from tailrace.errors import ConversionError
 from tailrace.sinks.tables.formats.delta import DeltaTable
-from tailrace.sinks.tables.maintain import Work, maintain
+from tailrace.sinks.tables.maintain import MaintenanceWork, maintain
 from tailrace.sinks.tables.positions import Positions
 from tests.extent import is_full, sized
 from tests.fix_lake import Lake
@@ -94,9 +94,9 @@ def test_the_sum_of_a_bank_is_the_same_at_every_moment(
     assert before <= until <= datetime.datetime.now(datetime.UTC)
     if is_full():
         assert tailrace.complete_until(made.spark, path) == until - datetime.timedelta(seconds=1)
-        assert [line for line in maintain(made.spark, path, Work(True, True)) if "moments removed" in line] == [
-            "tailrace_positions: 0 moments removed"
-        ]
+        assert [
+            line for line in maintain(made.spark, path, MaintenanceWork(True, True)) if "moments removed" in line
+        ] == ["tailrace_positions: 0 moments removed"]
         made.equals("a", "b")
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tailrace.sinks.tables.formats.base import Stored
-from tailrace.sinks.tables.formats.known import FORMATS
+from tailrace.sinks.tables.formats.base import StoredTable
+from tailrace.sinks.tables.formats.detection import FORMATS
 from tailrace.sinks.tables.positions import Positions, read_at
 from tests.extent import by_day, is_full, turn
 from tests.fix_lake import Lake
@@ -107,7 +107,7 @@ def test_a_crash_behind_a_commit_leaves_the_batch_in_once(
     for name in ("merge", "append"):
         write = getattr(own, name)
 
-        def written(self: Stored, *told: Any, _write: Any = write) -> None:
+        def written(self: StoredTable, *told: Any, _write: Any = write) -> None:
             _write(self, *told)
             if left[:1] == ["the first table"] and not self.path.endswith("positions"):
                 raise RuntimeError(f"killed behind {left.pop(0)}")

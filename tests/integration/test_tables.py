@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.formats.delta import DeltaTable
-from tailrace.sinks.tables.formats.known import FORMATS
+from tailrace.sinks.tables.formats.detection import FORMATS
 from tailrace.sinks.tables.positions import Positions, read_at
 from tailrace.sinks.tables.sink import TablesSink, Writer
 from tests.extent import is_full, turn

@@ -17,12 +17,12 @@ from tailrace.connectors.registry import from_entries
 from tailrace.errors import ConfigError, PrerequisiteError, SinkError
 from tailrace.monitoring.failures import cause
 from tailrace.pipeline import Pipeline
+from tailrace.sinks.tables.formats.detection import found_at
 from tailrace.sinks.tables.formats.iceberg.library import is_there
-from tailrace.sinks.tables.formats.known import found_at
 from tailrace.sinks.tables.sink import TablesSink
 from tailrace.sinks.tables.statements import Clause, Merge
 from tailrace.verify import arguments, command, repair
-from tailrace.verify.check import Verification, Verified
+from tailrace.verify.check import Verification, VerificationResult
 from tailrace.verify.moments import newest
 from tests.extent import is_full, sized
 from tests.fix_lake import Lake, Stepped, SteppedPipeline
@@ -63,7 +63,7 @@ def verification(made: Lake) -> Verification:
     return Verification(made.spark, pipeline.sink, "postgres", pipeline.options())
 
 
-def found(verified: Verified) -> dict[str, dict[Any, str]]:
+def found(verified: VerificationResult) -> dict[str, dict[Any, str]]:
     """Return the differences of each table that is not clean, with undecided ones in brackets."""
     return {
         str(table.table): table.differing | {key: f"({kind})" for key, kind in table.undecided.items()}

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tailrace.columns.table import Column, TableId
-from tailrace.connectors.binlog.log.forms import BinlogTable, ColumnForm, Kind, decimal_width
+from tailrace.connectors.binlog.log.forms import BinlogTable, ColumnForm, ValueKind, decimal_width
 from tailrace.connectors.binlog.log.position import BinlogTransactions, Image, RowPlaces, Segment
 
 ID = TableId("d", "d", "t")
@@ -35,28 +35,29 @@ def forms() -> st.SearchStrategy[ColumnForm]:
     fractional = st.integers(0, 6)
     labels = st.lists(st.text(max_size=6), min_size=1, max_size=12).map(tuple)
     return st.one_of(
-        st.builds(lambda width, sign: ColumnForm(Kind.INTEGER, width, sign), st.sampled_from([1, 2, 3, 4, 8]),
+        st.builds(lambda width, sign: ColumnForm(ValueKind.INTEGER, width, sign), st.sampled_from([1, 2, 3, 4, 8]),
                   st.sampled_from([0, 1])),
-        st.just(ColumnForm(Kind.FLOAT, 4)), st.just(ColumnForm(Kind.FLOAT_AS_DOUBLE, 4)),
-        st.just(ColumnForm(Kind.DOUBLE, 8)),
-        st.builds(lambda p, s: ColumnForm(Kind.DECIMAL, decimal_width(p, min(p, s)), p << 8 | min(p, s)),
+        st.just(ColumnForm(ValueKind.FLOAT, 4)), st.just(ColumnForm(ValueKind.FLOAT_AS_DOUBLE, 4)),
+        st.just(ColumnForm(ValueKind.DOUBLE, 8)),
+        st.builds(lambda p, s: ColumnForm(ValueKind.DECIMAL, decimal_width(p, min(p, s)), p << 8 | min(p, s)),
                   st.integers(1, 65), st.integers(0, 30)),
-        st.just(ColumnForm(Kind.YEAR, 1)), st.just(ColumnForm(Kind.DATE, 3)),
-        fractional.map(lambda f: ColumnForm(Kind.TIME, 3 + (f + 1) // 2, f)),
-        fractional.map(lambda f: ColumnForm(Kind.DATETIME, 5 + (f + 1) // 2, f)),
-        fractional.map(lambda f: ColumnForm(Kind.TIMESTAMP, 4 + (f + 1) // 2, f)),
-        st.just(ColumnForm(Kind.OLD_TIME, 3)), st.just(ColumnForm(Kind.OLD_DATETIME, 8)),
-        st.just(ColumnForm(Kind.OLD_TIMESTAMP, 4)),
-        st.integers(1, 8).map(lambda width: ColumnForm(Kind.BITS, width)),
-        st.builds(lambda width, charset: ColumnForm(Kind.TEXT, width, charset=charset), st.sampled_from([-1, -2, -3]),
+        st.just(ColumnForm(ValueKind.YEAR, 1)), st.just(ColumnForm(ValueKind.DATE, 3)),
+        fractional.map(lambda f: ColumnForm(ValueKind.TIME, 3 + (f + 1) // 2, f)),
+        fractional.map(lambda f: ColumnForm(ValueKind.DATETIME, 5 + (f + 1) // 2, f)),
+        fractional.map(lambda f: ColumnForm(ValueKind.TIMESTAMP, 4 + (f + 1) // 2, f)),
+        st.just(ColumnForm(ValueKind.OLD_TIME, 3)), st.just(ColumnForm(ValueKind.OLD_DATETIME, 8)),
+        st.just(ColumnForm(ValueKind.OLD_TIMESTAMP, 4)),
+        st.integers(1, 8).map(lambda width: ColumnForm(ValueKind.BITS, width)),
+        st.builds(lambda width, charset: ColumnForm(ValueKind.TEXT, width, charset=charset),
+                  st.sampled_from([-1, -2, -3]),
                   st.sampled_from(["utf8mb4", "latin1", "cp1251", "utf16", "gbk", "ascii"])),
-        st.builds(lambda width, least: ColumnForm(Kind.BYTES, width, least), st.sampled_from([-1, -2, -3, -4]),
+        st.builds(lambda width, least: ColumnForm(ValueKind.BYTES, width, least), st.sampled_from([-1, -2, -3, -4]),
                   st.integers(0, 20)),
-        labels.map(lambda known: ColumnForm(Kind.LABEL, 1, labels=known)),
-        labels.map(lambda known: ColumnForm(Kind.LABELS, 2, labels=known)),
-        st.just(ColumnForm(Kind.UUID, -1, 16)), st.just(ColumnForm(Kind.INET4, -1, 4)),
-        st.just(ColumnForm(Kind.INET6, -1, 16)), st.just(ColumnForm(Kind.VECTOR, -4)),
-        st.just(ColumnForm(Kind.JSON, -4)),
+        labels.map(lambda known: ColumnForm(ValueKind.LABEL, 1, labels=known)),
+        labels.map(lambda known: ColumnForm(ValueKind.LABELS, 2, labels=known)),
+        st.just(ColumnForm(ValueKind.UUID, -1, 16)), st.just(ColumnForm(ValueKind.INET4, -1, 4)),
+        st.just(ColumnForm(ValueKind.INET6, -1, 16)), st.just(ColumnForm(ValueKind.VECTOR, -4)),
+        st.just(ColumnForm(ValueKind.JSON, -4)),
     )  # fmt: skip
 
 
@@ -70,43 +71,43 @@ def fraction(digits: int) -> st.SearchStrategy[bytes]:
 
 def values(form: ColumnForm) -> st.SearchStrategy[bytes]:
     """Return values that the server may write for a form, without the length before them."""
-    if form.kind is Kind.DECIMAL:
+    if form.kind is ValueKind.DECIMAL:
         precision, scale = form.meta >> 8, form.meta & 255
         digits = st.text("0123456789", min_size=precision, max_size=precision)
         return st.builds(lambda text, sign: packed_decimal(text, precision, scale, sign), digits, st.booleans())
-    if form.kind in (Kind.FLOAT, Kind.FLOAT_AS_DOUBLE):
+    if form.kind in (ValueKind.FLOAT, ValueKind.FLOAT_AS_DOUBLE):
         return st.floats(width=32, allow_nan=False, allow_infinity=False).map(lambda one: struct.pack("<f", one))
-    if form.kind is Kind.DOUBLE:
+    if form.kind is ValueKind.DOUBLE:
         return st.floats(allow_nan=False, allow_infinity=False).map(lambda one: struct.pack("<d", one))
-    if form.kind is Kind.DATE:
+    if form.kind is ValueKind.DATE:
         return st.builds(lambda year, rest: (year << 9 | rest).to_bytes(3, "little"), st.integers(0, 9999),
                          st.integers(0, 511))  # fmt: skip
-    if form.kind is Kind.TIME:
+    if form.kind is ValueKind.TIME:
         return st.builds(_time, st.integers(-838 * 3600, 838 * 3600), fraction(form.meta), st.just(form.meta))
-    if form.kind is Kind.DATETIME:
+    if form.kind is ValueKind.DATETIME:
         return st.builds(_datetime, st.integers(0, 9999), st.integers(0, 12), st.integers(0, 31),
                          st.integers(0, 86399), fraction(form.meta))  # fmt: skip
-    if form.kind is Kind.TIMESTAMP:
+    if form.kind is ValueKind.TIMESTAMP:
         return st.builds(lambda at, part: at.to_bytes(4, "big") + part, st.integers(0, 2**31 - 1), fraction(form.meta))
-    if form.kind is Kind.OLD_TIME:
+    if form.kind is ValueKind.OLD_TIME:
         return st.integers(-8385959, 8385959).map(lambda one: one.to_bytes(3, "little", signed=True))
-    if form.kind is Kind.OLD_DATETIME:
+    if form.kind is ValueKind.OLD_DATETIME:
         return st.integers(0, 99991231235959).map(lambda one: one.to_bytes(8, "little"))
-    if form.kind is Kind.TEXT:
+    if form.kind is ValueKind.TEXT:
         return _texts(form.charset)
-    if form.kind is Kind.LABEL:
+    if form.kind is ValueKind.LABEL:
         return st.integers(0, len(form.labels)).map(lambda one: bytes([one]))
-    if form.kind is Kind.LABELS:
+    if form.kind is ValueKind.LABELS:
         return st.integers(0, (1 << len(form.labels)) - 1).map(lambda one: one.to_bytes(2, "little"))
-    if form.kind in (Kind.UUID, Kind.INET6):
+    if form.kind in (ValueKind.UUID, ValueKind.INET6):
         return st.binary(max_size=16)
-    if form.kind is Kind.INET4:
+    if form.kind is ValueKind.INET4:
         return st.binary(max_size=4)
-    if form.kind is Kind.VECTOR:
+    if form.kind is ValueKind.VECTOR:
         return st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=4).map(
             lambda numbers: struct.pack(f"<{len(numbers)}f", *numbers)
         )
-    if form.kind is Kind.JSON:
+    if form.kind is ValueKind.JSON:
         from tests.property.binlog_json import documents
 
         return documents()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tailrace.columns import CapturedTransactions, ChangeBatch, Column, TableId, TableSchema
 from tailrace.connectors.db2.values.conversions import FORM as DB2
 from tailrace.connectors.sqlserver.values.conversions import FORM as SQL_SERVER
-from tailrace.events.captured import CapturedForm
+from tailrace.events.captured_form import CapturedForm
 from tailrace.events.event_settings import EventSettings
 from tests.event_settings import event_settings
 from tests.property.drawn import TEXT, images, modes

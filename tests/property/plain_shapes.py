@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from tailrace.connectors.mongodb.documents.extended import Document, Typed
+from tailrace.connectors.mongodb.documents.extended import Document, TypedValue
 from tailrace.errors import ConversionError
 from tailrace.values.doubles import double_text
 from tailrace.values.json_text import quoted
@@ -85,7 +85,7 @@ class Shaper:
             return self._array(value, name)
         return self._typed(value, name)
 
-    def _typed(self, value: Typed, name: str | None) -> Shaped:
+    def _typed(self, value: TypedValue, name: str | None) -> Shaped:
         kind, inner = value.kind, value.value
         if kind in ("int64", "date"):
             return (INT64 if kind == "int64" else TIME), str(inner)
@@ -125,7 +125,7 @@ class Shaper:
 
 def _is_left_out(value: Any) -> bool:
     """Return True for a value of a type that Connect lacks; Debezium leaves out such fields."""
-    return isinstance(value, Typed) and value.kind in _LEFT_OUT
+    return isinstance(value, TypedValue) and value.kind in _LEFT_OUT
 
 
 def struct(fields: list[tuple[str, Shaped]], name: str | None) -> Shaped:

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from tailrace.columns.row import HEADERS
-from tailrace.connectors.mongodb.documents.extended import Document, Typed, read
-from tailrace.connectors.mongodb.documents.options import Added, Unwrap
+from tailrace.connectors.mongodb.documents.extended import Document, TypedValue, read
+from tailrace.connectors.mongodb.documents.options import AddedField, UnwrapSettings
 from tailrace.errors import ConversionError
 from tailrace.values.json_text import dumps, quoted
 from tests.property.plain_shapes import (
@@ -62,7 +62,7 @@ class Record:
 class Unwrapping:
     """The transform over rows."""
 
-    def __init__(self, settings: Unwrap, schemas: Schemas) -> None:
+    def __init__(self, settings: UnwrapSettings, schemas: Schemas) -> None:
         self._settings = settings
         self._schemas = schemas
         old = settings.format == "1.1"
@@ -211,7 +211,7 @@ class Unwrapping:
             fields = [(field.replace(".", chosen.delimiter), shaped) for field, shaped in fields]
         return flattened(fields, chosen.delimiter, chosen.format != "1.1")
 
-    def _added(self, field: Added, payload: dict[str, Any], types: dict[str, Any]) -> Shaped:
+    def _added(self, field: AddedField, payload: dict[str, Any], types: dict[str, Any]) -> Shaped:
         """Return schema and value of a field of the envelope or of one of its structs."""
         within, declared = payload, types
         struct_name = field.struct or ("" if field.field in payload else "source")
@@ -232,7 +232,7 @@ class Unwrapping:
             return schema, [None if item is None else dumps(item) for item in value]
         return schema, None if value is None else dumps(value)
 
-    def _header(self, field: Added, payload: dict[str, Any], types: dict[str, Any]) -> bytes:
+    def _header(self, field: AddedField, payload: dict[str, Any], types: dict[str, Any]) -> bytes:
         schema, value = self._added(field, payload, types)
         return self._text(schema_json(schema), value_json(schema, value), self._schemas.header)
 
@@ -261,11 +261,11 @@ def _read(text: str) -> Document:
     if isinstance(value, Document):
         return value
     # A document of only a wrapper's fields was read as the value that it stands for.
-    raise ConversionError("An event holds a text that is no document." if not isinstance(value, Typed) else
+    raise ConversionError("An event holds a text that is no document." if not isinstance(value, TypedValue) else
                           "An event's document has the form of a single value of extended JSON.")  # fmt: skip
 
 
-def _unknown(field: Added) -> ConversionError:
+def _unknown(field: AddedField) -> ConversionError:
     path = f"{field.struct}.{field.field}" if field.struct else field.field
     return ConversionError(
         f"Events have no single field {path}, which a transform is to add.", "Name fields that events have."

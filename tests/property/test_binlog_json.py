@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.connectors.binlog.log.decoder import texts
-from tailrace.connectors.binlog.log.forms import ColumnForm, Kind
+from tailrace.connectors.binlog.log.forms import ColumnForm, ValueKind
 from tailrace.connectors.binlog.log.json_documents import document_text
 from tailrace.errors import DecodeError
 from tests.extent import examples
 from tests.property.binlog_json import documents
 
 checked = settings(deadline=None, max_examples=examples(200))
-FORM = ColumnForm(Kind.JSON, -4)
+FORM = ColumnForm(ValueKind.JSON, -4)
 
 
 def compiled(given_documents: list[bytes | None]) -> object:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.columns.table import Column, TableId
-from tailrace.connectors.binlog.log.forms import BinlogTable, ColumnForm, Kind
+from tailrace.connectors.binlog.log.forms import BinlogTable, ColumnForm, ValueKind
 from tailrace.connectors.binlog.log.last_changes import standing
 from tailrace.connectors.binlog.log.plain_rows import LACKING, parse_row
 from tailrace.connectors.binlog.log.position import Image
@@ -15,7 +15,11 @@ from tailrace.log.rows.segment import RowRun
 from tests.extent import examples
 from tests.property.binlog_rows import Rows
 
-FORM = (ColumnForm(Kind.BYTES, -1), ColumnForm(Kind.INTEGER, 1), ColumnForm(Kind.TEXT, -1, charset="utf8mb4"))
+FORM = (
+    ColumnForm(ValueKind.BYTES, -1),
+    ColumnForm(ValueKind.INTEGER, 1),
+    ColumnForm(ValueKind.TEXT, -1, charset="utf8mb4"),
+)
 TABLE = BinlogTable(
     TableId("d", "d", "t"), tuple(Column(f"c{place}", "", 0) for place in range(3)), ("c0", "c1"), form=FORM
 )

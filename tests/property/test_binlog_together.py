@@ -69,8 +69,10 @@ def test_each_row_has_its_texts_at_the_places_of_its_table(
 
 def test_a_row_that_is_cut_is_left_to_its_own_table() -> None:
     from tailrace.columns.table import Column, TableId
-    from tailrace.connectors.binlog.log.forms import BinlogTable, Kind
+    from tailrace.connectors.binlog.log.forms import BinlogTable, ValueKind
 
-    table = BinlogTable(TableId("d", "d", "t"), (Column("c0", "", 0),), ("c0",), form=(ColumnForm(Kind.INTEGER, 4),))
+    table = BinlogTable(
+        TableId("d", "d", "t"), (Column("c0", "", 0),), ("c0",), form=(ColumnForm(ValueKind.INTEGER, 4),)
+    )
     rows = Rows(table, (Image(ord("c"), b"", b"\1"),), ((b"\0\1\0", 0),))
     assert decode_together(mixed([rows], [(0, 0)]), np.zeros(1, np.int32), np.array([0, 1], np.int64), 1) is None

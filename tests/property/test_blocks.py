@@ -18,8 +18,8 @@ from tailrace.columns.blocks import EVERY, KEPT, LAST, Head
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.record_assembly import to_rows
-from tailrace.sinks.tables.rows import Opening, Reducing, row_schema
-from tailrace.sinks.tables.versions import Lasting
+from tailrace.sinks.tables.rows import BlockOpening, RowReduction, row_schema
+from tailrace.sinks.tables.versions import VersionEnds
 from tests.event_settings import event_settings
 from tests.extent import examples
 from tests.unit.events.changes import Change, batch, table
@@ -107,10 +107,12 @@ def merged(rows: Rows, found: Sequence[dict[str, Any]]) -> Rows:
     form = heads[-1].form
     assert form.names == ("v", "id", "big")
     truncate = max((head.truncate for head in heads if head.truncate is not None), default=None)
-    opened = pa.Table.from_batches(Opening(form)(iter([pa.RecordBatch.from_pylist(list(found))])), row_schema(form))
+    opened = pa.Table.from_batches(
+        BlockOpening(form)(iter([pa.RecordBatch.from_pylist(list(found))])), row_schema(form)
+    )
     if truncate is not None:
         opened = opened.filter(pc.greater(opened["position"], truncate[0]))
-    batches = opened.to_batches() if len(heads) == 1 else list(Reducing(form)(iter(opened.to_batches())))
+    batches = opened.to_batches() if len(heads) == 1 else list(RowReduction(form)(iter(opened.to_batches())))
     after = {} if truncate is not None else dict(rows)
     keys = [row["c1"] for part in batches for row in part.to_pylist()]
     assert len(keys) == len(set(keys))
@@ -136,12 +138,14 @@ def merged_with_deletes(kept: Kept, found: Sequence[dict[str, Any]]) -> Kept:
         return dict(kept)
     form = heads[-1].form
     truncate = max((head.truncate for head in heads if head.truncate is not None), default=None)
-    opened = pa.Table.from_batches(Opening(form)(iter([pa.RecordBatch.from_pylist(list(found))])), row_schema(form))
+    opened = pa.Table.from_batches(
+        BlockOpening(form)(iter([pa.RecordBatch.from_pylist(list(found))])), row_schema(form)
+    )
     batches = opened.to_batches()
     if len(heads) > 1:
         if truncate is not None:
             opened = opened.filter(pc.not_equal(opened["op"], "r"))
-        batches = list(Reducing(form, keeps_deletes=True)(iter(opened.to_batches())))
+        batches = list(RowReduction(form, keeps_deletes=True)(iter(opened.to_batches())))
     rows = [row for part in batches for row in part.to_pylist()]
     keys = [row["c1"] for row in rows]
     assert len(keys) == len(set(keys))
@@ -217,7 +221,7 @@ def test_every_change_is_kept_where_all_are_wanted(data: st.DataObject) -> None:
     source = drawn(data.draw)
     found = blocks(source, 0, len(source.changes), chosen)
     form = Head.of(found[0]["key"]).form
-    opened = [row for part in Opening(form)(iter([pa.RecordBatch.from_pylist(found)])) for row in part.to_pylist()]
+    opened = [row for part in BlockOpening(form)(iter([pa.RecordBatch.from_pylist(found)])) for row in part.to_pylist()]
     wanted = []
     for (op, before, _), _ in source.changes:
         moves = op == "u" and before is not None
@@ -243,7 +247,9 @@ Version = tuple[int, int | None, str | None, str, str | None]
 def versioned(table: list[Version], found: Sequence[dict[str, Any]]) -> list[Version]:
     """Return the result of the MERGE of versions; see sinks.tables.versions."""
     form = Head.of(found[-1]["key"]).form
-    opened = pa.Table.from_batches(Opening(form)(iter([pa.RecordBatch.from_pylist(list(found))])), row_schema(form))
+    opened = pa.Table.from_batches(
+        BlockOpening(form)(iter([pa.RecordBatch.from_pylist(list(found))])), row_schema(form)
+    )
     now = {key: (number, key, big) for key, number, big, _, end in table if end is None}
 
     def alike(row: dict[str, Any]) -> list[int] | None:
@@ -259,7 +265,7 @@ def versioned(table: list[Version], found: Sequence[dict[str, Any]]) -> list[Ver
     told = opened.to_pylist()
     given = opened.append_column("alike", pa.array(map(alike, told), pa.list_(pa.int32())))
     given = given.append_column("hashes", pa.array(map(hashes, told), pa.list_(pa.int64())))
-    rows = [row for part in Lasting(form)(iter(given.combine_chunks().to_batches())) for row in part.to_pylist()]
+    rows = [row for part in VersionEnds(form)(iter(given.combine_chunks().to_batches())) for row in part.to_pylist()]
     current = {key: big for key, _, big, _, end in table if end is None}
     truncate = min((row["position"] for row in rows if row["op"] == "t"), default=None)
     ends = {row["c1"]: row["position"] for row in rows if row["opens"]}

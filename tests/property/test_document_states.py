@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.connectors.mongodb.documents.extended import Document, Typed, read, write
+from tailrace.connectors.mongodb.documents.extended import Document, TypedValue, read, write
 from tailrace.connectors.mongodb.documents.states import patched, state_after
 from tailrace.errors import ConversionError
 from tests.extent import examples
@@ -22,21 +22,21 @@ _SCALARS = st.one_of(
     st.integers(-(2**31), 2**31 - 1),
     st.floats(allow_nan=False),
     st.text(max_size=4),
-    st.integers(-(2**63), 2**63 - 1).map(lambda value: Typed("int64", value)),
-    st.integers(-(2**63), 2**63 - 1).map(lambda value: Typed("date", value)),
-    st.tuples(st.binary(max_size=3), st.integers(0, 255)).map(lambda value: Typed("binary", value)),
+    st.integers(-(2**63), 2**63 - 1).map(lambda value: TypedValue("int64", value)),
+    st.integers(-(2**63), 2**63 - 1).map(lambda value: TypedValue("date", value)),
+    st.tuples(st.binary(max_size=3), st.integers(0, 255)).map(lambda value: TypedValue("binary", value)),
     st.sampled_from(
         [
-            Typed("decimal", "1.50"),
-            Typed("objectId", "5f0d1a2b3c4d5e6f708192a3"),
-            Typed("timestamp", (2**32 - 1, 2**31)),
-            Typed("regex", ('a"', "i")),
-            Typed("code", "f()"),
-            Typed("scopedCode", ("f()", Document(a=1))),
-            Typed("symbol", "s"),
-            Typed("undefined", None),
-            Typed("minKey", None),
-            Typed("maxKey", None),
+            TypedValue("decimal", "1.50"),
+            TypedValue("objectId", "5f0d1a2b3c4d5e6f708192a3"),
+            TypedValue("timestamp", (2**32 - 1, 2**31)),
+            TypedValue("regex", ('a"', "i")),
+            TypedValue("code", "f()"),
+            TypedValue("scopedCode", ("f()", Document(a=1))),
+            TypedValue("symbol", "s"),
+            TypedValue("undefined", None),
+            TypedValue("minKey", None),
+            TypedValue("maxKey", None),
         ]
     ),
 )

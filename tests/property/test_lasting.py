@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tailrace.columns.blocks import EVERY, KEPT, LAST, Head, read
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.log.row_log import PostgresRowLog
-from tailrace.connectors.postgres.protocol import lasting
+from tailrace.connectors.postgres.protocol import last_changes
 from tailrace.connectors.postgres.protocol.pgoutput import UNAVAILABLE, Delete, Insert, Update, Value, parse
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.log.rows import partitioning
@@ -94,7 +94,7 @@ def parts_of(found: Sequence[bytes], cut: int) -> list[tuple[Any, Any, Any]]:
 
 def standing(found: Sequence[bytes], cut: int = 0, most: int = 0) -> list[bytes] | None:
     """Return the messages that are kept."""
-    kept = lasting.standing(parts_of(found, cut), np.array(KEY, np.int32), 3, most)
+    kept = last_changes.standing(parts_of(found, cut), np.array(KEY, np.int32), 3, most)
     return None if kept is None else [one for one, stays in zip(found, np.concatenate(kept), strict=True) if stays]
 
 
@@ -123,7 +123,7 @@ def after(table: Mapping[tuple[Value, Value], Row], found: Sequence[bytes]) -> d
 @settings(deadline=None, max_examples=examples(300))
 @given(st.lists(messages(), max_size=25), st.integers(0, 25), st.integers(1, 9))
 def test_the_table_is_the_same_without_what_is_superfluous(found: list[bytes], cut: int, room: int) -> None:
-    with patch.object(lasting, "_FIRST_KEYS", room):
+    with patch.object(last_changes, "_FIRST_KEYS", room):
         kept = standing(found, cut)
     assert kept is not None
     known: dict[tuple[Value, Value], Row] = {

@@ -22,7 +22,7 @@ from tailrace.connectors.postgres.log.row_log import PostgresRowLog
 from tailrace.connectors.postgres.protocol.position import RowPositions
 from tailrace.errors import TailraceError
 from tailrace.events import names
-from tailrace.events.event_settings import EventSettings, Shaping
+from tailrace.events.event_settings import ColumnShaping, EventSettings
 from tailrace.log.rows import partitioning, small_tables
 from tailrace.log.rows.segment import MixedSegment, Segment
 from tailrace.log.rows.small_tables import apart, records
@@ -35,7 +35,7 @@ from tests.property.test_shared_topics import SCHEMAS, SHARED, groups_of, taken_
 
 NOW = 1_795_222_828_465_236_739
 SHARE = TopicNaming(expression=compile_groups(r"(.*)\.t[01]"), replacement="$1.both")
-MASK = Shaping.from_options({"column.mask.with.3.chars": [r"pub lic\.t0\.Key 2"]})
+MASK = ColumnShaping.from_options({"column.mask.with.3.chars": [r"pub lic\.t0\.Key 2"]})
 Message = tuple[int, bytes]
 """The number of the message's table, and its bytes."""
 

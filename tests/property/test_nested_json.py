@@ -16,7 +16,7 @@ from tailrace.formats.arrow import shown
 from tailrace.formats.json.values import values_fragment
 from tailrace.transforms.conversions.zones import _offset, _offsets, _zone
 from tailrace.transforms.outbox.json_kernels import signatures
-from tailrace.transforms.outbox.json_shapes import Shapes, Unclear, array_of_texts, value_of
+from tailrace.transforms.outbox.json_shapes import Shapes, UnclearJson, array_of_texts, value_of
 from tailrace.values.arrow import arrow_type_of
 from tailrace.values.doubles import double_text
 from tailrace.values.fragments import json_array
@@ -64,7 +64,7 @@ def texts(draw: st.DrawFn) -> str:
 def _schema(text: str, nulls: bool) -> Any:
     try:
         return Shapes(nulls, "payload").of_text(text)
-    except Unclear:
+    except UnclearJson:
         return None
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.gears import Messages
-from tailrace.connectors.postgres.log.reading import ReaderSettings, Since, Wanted
+from tailrace.connectors.postgres.log.reading import LogSelection, ReaderSettings, StartPosition
 from tailrace.connectors.postgres.log_session import PostgresLogSession
 from tailrace.connectors.postgres.protocol.pgoutput import Relation
 from tailrace.connectors.postgres.protocol.position import LogPosition
@@ -90,8 +90,8 @@ class Simulation:
             None,  # type: ignore[arg-type]
             database="d",
             relations=self.tables,  # type: ignore[arg-type]
-            since=Since(position),
-            wanted=Wanted(
+            since=StartPosition(position),
+            wanted=LogSelection(
                 visible=self.skip,  # type: ignore[arg-type]
                 numbered_without=frozenset() if self.numbered else None,
                 takes=lambda prefix: prefix == "kept",

@@ -28,11 +28,11 @@ from tailrace.connectors.mongodb.snapshot import chunks as mongo_snapshot
 from tailrace.connectors.mongodb.snapshot import windows as mongo_windows
 from tailrace.connectors.postgres import planner
 from tailrace.connectors.postgres.chunking import PostgresSnapshots
-from tailrace.connectors.postgres.log import feed, gears, identity, indexed_run, indexing, slices, visible
+from tailrace.connectors.postgres.log import feed, gears, identity, indexed_run, indexing, slices, visibility
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import NOWHERE, FlushedLsn, confirmed, sent
 from tailrace.connectors.postgres.schema import catalog, evolution, relations
-from tailrace.connectors.postgres.snapshot import chunks, keyed, reconcile, windows
+from tailrace.connectors.postgres.snapshot import chunks, key_chunks, reconcile, windows
 from tailrace.errors import SpoolFailed
 from tailrace.log import reader, spool
 from tailrace.log.engine import LogEngine, Undo
@@ -352,12 +352,12 @@ def altered_tables_are_not_waited_for() -> contextlib.AbstractContextManager[Non
 
 def what_is_in_progress_counts_as_shown() -> contextlib.AbstractContextManager[None]:
     """The catalog counts as showing every transaction with an id below its next one, even running transactions."""
-    original = evolution.Present.shows
+    original = evolution.CatalogState.shows
 
     def wrong(self: Any, xid: int) -> bool:
         return original(replace(self, in_progress=frozenset()), xid)
 
-    return replaced(evolution.Present, "shows", wrong)
+    return replaced(evolution.CatalogState, "shows", wrong)
 
 
 def versions_stay_after_a_failed_run() -> contextlib.AbstractContextManager[None]:
@@ -412,7 +412,7 @@ def rows_that_moved_are_not_looked_for() -> contextlib.AbstractContextManager[No
 
 def a_snapshot_shows_nothing_of_the_log() -> contextlib.AbstractContextManager[None]:
     """Changes that a snapshot has shown are delivered again from the log."""
-    return replaced(visible.Visible, "__call__", lambda self, xid, commit_lsn: False)
+    return replaced(visibility.VisibleTransactions, "__call__", lambda self, xid, commit_lsn: False)
 
 
 def a_window_closes_early() -> contextlib.AbstractContextManager[None]:
@@ -427,21 +427,21 @@ def a_window_closes_early() -> contextlib.AbstractContextManager[None]:
 
 def rows_beside_their_changes() -> contextlib.AbstractContextManager[None]:
     """A window delivers rows that the log has changed meanwhile."""
-    return replaced(reconcile.Superseded, "without", lambda self, table, identity, columns: columns)
+    return replaced(reconcile.SupersededRows, "without", lambda self, table, identity, columns: columns)
 
 
 def a_lost_snapshot_is_an_altered_table() -> contextlib.AbstractContextManager[None]:
     """A task whose exported snapshot is lost yields no rows, as if its table had been altered."""
-    read = keyed.read_rows
+    read = key_chunks.read_rows
 
     def wrong(of: Any, name: str, *rest: Any) -> Iterator[Any]:
         try:
             yield from read(of, name, *rest)
         except adbc_driver_manager.Error as error:
-            if getattr(error, "sqlstate", None) not in keyed.GONE:
+            if getattr(error, "sqlstate", None) not in key_chunks.GONE:
                 raise
 
-    return replaced(keyed, "read_rows", wrong)
+    return replaced(key_chunks, "read_rows", wrong)
 
 
 def what_a_snapshot_shows_is_not_from_the_log() -> contextlib.AbstractContextManager[None]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from tailrace.connectors.postgres.log.identity import EARLIER
 from tailrace.connectors.postgres.schema import coverage, inventory
+from tailrace.connectors.postgres.setup.coverage_watch import look
 from tailrace.connectors.postgres.setup.publications import FOR_ALL_TABLES
 from tailrace.connectors.postgres.setup.slots import STATE
-from tailrace.connectors.postgres.setup.stock import look
 from tailrace.connectors.postgres.snapshot.rights import IN_PART
 from tests.simulation.log import TABLES
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tailrace.connectors.postgres.log import identity
 from tailrace.connectors.postgres.schema import catalog, coverage, inventory
-from tailrace.connectors.postgres.snapshot import keyed, session, windows
+from tailrace.connectors.postgres.snapshot import key_chunks, session, windows
 from tests.simulation import server as plain
 from tests.simulation.server import Answer, Session, Slot, may_lose
 from tests.simulation.tables import KEY, Shape, Value, Version
@@ -341,9 +341,9 @@ ANSWERS: tuple[tuple[str, Answer], ...] = (
             (inventory._HIGHEST, _highest),
             (identity._WAITING, _running),
             (windows._TABLE, _named),
-            (keyed._COLUMNS, _keyed_columns),
-            (keyed._FINGERPRINT, _fingerprint),
-            (keyed._FILES, _files),
+            (key_chunks._COLUMNS, _keyed_columns),
+            (key_chunks._FINGERPRINT, _fingerprint),
+            (key_chunks._FILES, _files),
             (session._SHOWN_FORM, _shown_form),
             (session.PRESENT_FORM, _present_form),
             (windows._FIRST_COLUMN, lambda session, text, values: [("id",)]),

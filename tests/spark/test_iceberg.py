@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.evolution import ColumnStep
-from tailrace.sinks.tables.formats.base import Once
+from tailrace.sinks.tables.formats.base import WriteId
 from tailrace.sinks.tables.formats.iceberg.library import Library, is_there
 from tailrace.sinks.tables.formats.iceberg.schemas import held
 from tailrace.sinks.tables.formats.iceberg.table import Iceberg, IcebergTable
@@ -46,8 +46,8 @@ def made(found: IcebergTable, count: int = 6) -> IcebergTable:
     return found
 
 
-def once(batch: int, part: int | None = None) -> Once:
-    return Once("p", batch, f"batch {batch}", part)
+def once(batch: int, part: int | None = None) -> WriteId:
+    return WriteId("p", batch, f"batch {batch}", part)
 
 
 def merge(found: IcebergTable, rows: list[Any], beyond: Clause | None = None) -> Merge:
@@ -143,7 +143,7 @@ def test_somebody_elses_commit_is_not_written_over(
     def slow(self: Library, *told: Any) -> int:
         monkeypatch.setattr(Library, "commit", commit)
         other = table()
-        other.merge(merge(other, [("u", 1, "first", None, None)]), Once("q", 1, "another"))
+        other.merge(merge(other, [("u", 1, "first", None, None)]), WriteId("q", 1, "another"))
         return commit(self, *told)
 
     monkeypatch.setattr(Library, "commit", slow)

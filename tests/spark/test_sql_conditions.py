@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from tailrace.columns.logical import BOOLEAN, DOUBLE, FLOAT, INT16, INT32, INT64, STRING, LogicalType, semantic
 from tailrace.formats.arrow import array_of
-from tailrace.records.layout import Computed, Member, RecordLayout, Struct
+from tailrace.records.layout import ComputedColumn, Member, RecordLayout, Struct
 from tailrace.scripting.sql_syntax import parse_sql
 from tailrace.scripting.sql_terms import SqlMeaning
 from tailrace.values.arrow import arrow_type_of
@@ -59,7 +59,7 @@ RECORD = RecordLayout(
     None,
     Struct(
         tuple(
-            Member(name, Computed((), OptionReader(name), kind.with_optional(True)))
+            Member(name, ComputedColumn((), OptionReader(name), kind.with_optional(True)))
             for name, (kind, _, _) in COLUMNS.items()
         )
     ),

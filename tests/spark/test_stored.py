@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from tailrace import read_at
 from tailrace.errors import SinkError
-from tailrace.sinks.tables.formats.base import Once
-from tailrace.sinks.tables.formats.known import FORMATS, found_at
+from tailrace.sinks.tables.formats.base import WriteId
+from tailrace.sinks.tables.formats.detection import FORMATS, found_at
 from tailrace.sinks.tables.positions import NAME, Positions
 from tailrace.sinks.tables.rebuild import FORM, demand_sound
 from tailrace.sinks.tables.target import metadata
@@ -47,7 +47,7 @@ def test_tables_of_an_earlier_version_are_read_and_continued(
     count = table.rows().count()
     # a batch that the earlier version has written is not written again, and the next one is, once
     for batch in (batches - 1, batches, batches):
-        table.append(table.rows().limit(1), Once(pipeline, batch, metadata(batch, "-")))
+        table.append(table.rows().limit(1), WriteId(pipeline, batch, metadata(batch, "-")))
     assert kind.table(spark, f"{path}/{name}").rows().count() == count + 1
     with pytest.raises(SinkError, match="of another pipeline"):
         Positions(f"{path}/{NAME}", "stored", "another", kind).find(spark)

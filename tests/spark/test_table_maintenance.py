@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 
 from tailrace.errors import SinkError
 from tailrace.sinks.tables import maintain as maintenance
-from tailrace.sinks.tables.formats.base import Once
+from tailrace.sinks.tables.formats.base import WriteId
 from tailrace.sinks.tables.formats.delta import DeltaTable
+from tailrace.sinks.tables.formats.detection import FORMATS
 from tailrace.sinks.tables.formats.iceberg.library import is_there
-from tailrace.sinks.tables.formats.known import FORMATS
-from tailrace.sinks.tables.maintain import Work, maintain
+from tailrace.sinks.tables.maintain import MaintenanceWork, maintain
 from tailrace.sinks.tables.positions import complete_until, read_at
 from tailrace.sinks.tables.target import metadata
 from tests.extent import is_full
@@ -48,7 +48,7 @@ def test_a_pipeline_does_not_fail_for_maintenance_that_runs_beside_it(spark: Spa
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(write)
         while not writing.done():
-            maintain(spark, lake.path, Work(optimize=True, vacuum=False))
+            maintain(spark, lake.path, MaintenanceWork(optimize=True, vacuum=False))
         writing.result()
     assert rows_of(lake.read()) == source.table(3)
 
@@ -73,14 +73,14 @@ def test_a_merge_that_loses_against_maintenance_is_run_again(spark: SparkSession
               "tblproperties ('delta.enableDeletionVectors' = 'true')")  # fmt: skip
     for number in range(2):
         rows = spark.range(number * 10, number * 10 + 10).selectExpr("id", "0 as v").coalesce(1)
-        DeltaTable(spark, path).append(rows, Once(PIPELINE, number, metadata(number, "-")))
+        DeltaTable(spark, path).append(rows, WriteId(PIPELINE, number, metadata(number, "-")))
     text = f"merge into delta.`{path}` t using {{}} s on t.id = s.id when matched then update set t.v = t.v + 1"
 
     def beside(number: int, statement: str) -> None:
         def prepared(waiting: Passing) -> Callable[[], None]:
             session, view = spark.newSession(), f"slow{number}"
             session.range(20).coalesce(1).mapInArrow(waiting, "id bigint").createOrReplaceTempView(view)
-            table, once = DeltaTable(session, path), Once(PIPELINE, number, metadata(number, "-"))
+            table, once = DeltaTable(session, path), WriteId(PIPELINE, number, metadata(number, "-"))
             return lambda: table.merge(Said(text.format(view)), once)  # type: ignore[arg-type]
 
         merge_beside(place, number, prepared, lambda: spark.sql(statement))
@@ -122,7 +122,7 @@ def test_a_pipeline_goes_on_behind_maintenance_and_moments_that_are_gone_are_one
     )
     newest = complete_until(spark, lake.path)
     # Nothing that a moment needs is removed, though all of it is older than the retention.
-    assert maintain(spark, lake.path, Work(optimize=True, vacuum=True, hours=1))[0] == (
+    assert maintain(spark, lake.path, MaintenanceWork(optimize=True, vacuum=True, hours=1))[0] == (
         "tailrace_positions: 1 moments removed"
     )
     assert complete_until(spark, lake.path) == newest
@@ -201,7 +201,7 @@ def test_tables_of_iceberg_are_maintained(spark: SparkSession, place: Path) -> N
     for number, found in enumerate(blocks, 1):
         lake.write(number, found)
     newest = complete_until(spark, lake.path)
-    done = maintain(spark, lake.path, Work(optimize=True, vacuum=True, hours=1))
+    done = maintain(spark, lake.path, MaintenanceWork(optimize=True, vacuum=True, hours=1))
     assert done[0] == "tailrace_positions: 2 moments removed"
     assert re.match(r"s.t: \d+ files compacted into 1, ", done[1])
     assert complete_until(spark, lake.path) == newest

@@ -20,8 +20,8 @@ from tailrace.command.cli import main
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.evolution import ColumnStep
 from tailrace.sinks.tables.formats.delta import DeltaTable
+from tailrace.sinks.tables.formats.detection import found_at
 from tailrace.sinks.tables.formats.iceberg.library import is_there
-from tailrace.sinks.tables.formats.known import found_at
 from tailrace.sinks.tables.positions import Positions
 from tailrace.sinks.tables.rebuild import RebuildRequest, demand_sound, rebuild
 from tailrace.sinks.tables.sink import TablesSink, Writer

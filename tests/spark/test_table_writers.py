@@ -14,10 +14,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tailrace.columns.blocks import Form
 from tailrace.errors import SinkError
-from tailrace.sinks.tables.formats.base import Once
+from tailrace.sinks.tables.formats.base import WriteId
 from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.sink import TablesSink
-from tailrace.sinks.tables.statements import Reduced
+from tailrace.sinks.tables.statements import ReducedBatch
 from tailrace.sinks.tables.target import metadata
 from tests.extent import is_full, sized, turn
 from tests.spark.beside import Passing, merge_beside
@@ -35,7 +35,7 @@ class Writing:
         spark.sql(f"create table delta.`{self.path}` (id bigint, v bigint) using delta "
                   "tblproperties ('delta.enableDeletionVectors' = 'true')")  # fmt: skip
         rows = spark.range(10).selectExpr("id", "0L as v").coalesce(1)
-        DeltaTable(spark, self.path).append(rows, Once(PIPELINE, 0, metadata(0, "-")))
+        DeltaTable(spark, self.path).append(rows, WriteId(PIPELINE, 0, metadata(0, "-")))
 
     def batch(self, number: int, view: str, wait: Passing) -> DeltaTable:
         """Return a table in a session of its own, with the rows of a batch as the view."""
@@ -50,9 +50,9 @@ class Writing:
         """Merge a batch, with `beside` after it has begun to read its rows."""
 
         def prepared(waiting: Passing) -> Callable[[], None]:
-            view, once = f"rows{number}", Once(PIPELINE, number, metadata(number, "-"))
+            view, once = f"rows{number}", WriteId(PIPELINE, number, metadata(number, "-"))
             table = self.batch(number, view, waiting)
-            return lambda: table.merge(Reduced(FORM, view).merge(), once)
+            return lambda: table.merge(ReducedBatch(FORM, view).merge(), once)
 
         merge_beside(self.place, number, prepared, beside)
 
@@ -60,7 +60,7 @@ class Writing:
         """Write a batch as a pipeline with a copy of the checkpoint does."""
         view = f"copied{number}"
         table = self.batch(value, view, lambda batches: batches)
-        table.merge(Reduced(FORM, view).merge(), Once(PIPELINE, number, metadata(number, "-")))
+        table.merge(ReducedBatch(FORM, view).merge(), WriteId(PIPELINE, number, metadata(number, "-")))
 
     def rows(self) -> dict[int, int]:
         found = self.spark.read.format("delta").load(self.path).collect()

@@ -20,9 +20,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tailrace.columns.blocks import Form
 from tailrace.sinks.tables.formats import delta
-from tailrace.sinks.tables.formats.base import Once
+from tailrace.sinks.tables.formats.base import WriteId
 from tailrace.sinks.tables.formats.delta import CONFLICT, DeltaTable, append_rows, replace_rows
-from tailrace.sinks.tables.statements import KEPT, Reduced
+from tailrace.sinks.tables.statements import KEPT, ReducedBatch
 from tailrace.sinks.tables.target import metadata
 from tests.extent import by_day, is_full, sized, turn
 from tests.fix_lake import writes
@@ -78,7 +78,7 @@ class Twins:
         told = [(op, f"{self.batches:02}", number, 0, START, None, None, *values) for number, (op, *values) in
                 enumerate(rows)]  # fmt: skip
         self.spark.createDataFrame(told, from_arrow_schema(schema)).coalesce(1).createOrReplaceTempView("batch")
-        merge = replace(Reduced(self.form, "batch", keeps_deletes=kept).merge(), few=few)
+        merge = replace(ReducedBatch(self.form, "batch", keeps_deletes=kept).merge(), few=few)
         if not self.alone:
             self.merged.merge(replace(merge, whole=False), self.once)
         table, once = self.replaced, self.once
@@ -89,8 +89,8 @@ class Twins:
             self.spark.conf.unset("spark.databricks.delta.commitInfo.userMetadata")
 
     @property
-    def once(self) -> Once:
-        return Once(PIPELINE, self.batches, metadata(self.batches, "-"))
+    def once(self) -> WriteId:
+        return WriteId(PIPELINE, self.batches, metadata(self.batches, "-"))
 
     def demand(self, *wanted: tuple[Any, ...]) -> None:
         """Assert that the tables have exactly these rows."""
@@ -176,7 +176,7 @@ def test_other_tables_are_left_alone(spark: SparkSession, place: Path, name: str
     table.session.sql(f"create table {table.name()} ({columns}) using delta tblproperties ({properties})")
     told = [("u", "01", 0, 0, START, None, None, 1, 1, "a")]
     table.session.createDataFrame(told, from_arrow_schema(FORM.schema)).createOrReplaceTempView("batch")
-    merge, once = Reduced(FORM, "batch").merge(), Once(PIPELINE, 1, metadata(1, "-"))
+    merge, once = ReducedBatch(FORM, "batch").merge(), WriteId(PIPELINE, 1, metadata(1, "-"))
     assert not replace_rows(table.session, table.path, table.name(), merge, once)
     assert [commit.version for commit in table.commits(5)] == [0]
 
@@ -191,16 +191,16 @@ def test_other_tables_get_a_merge(spark: SparkSession, place: Path, name: str) -
     twins.both(f"insert into {{}} values (1, 0, 'before'{more}), (2, 0, 'before'{more})")
     assert not twins.batch(("u", 1, 1, "a"), ("d", 2, None, None))
     assert [commit.version for commit in twins.replaced.commits(5)] == [1, 0]
-    twins.replaced.merge(Reduced(FORM, "batch").merge(), twins.once)
+    twins.replaced.merge(ReducedBatch(FORM, "batch").merge(), twins.once)
     assert twins.replaced._told(1)[0][1] == "MERGE"
     # Foreign settings stay.
     twins.demand((1, 1, "a", *([7] if more else [])))
 
 
 def test_a_value_that_stays_needs_a_merge() -> None:
-    assert Reduced(FORM, "rows").merge().whole
-    assert not Reduced(FORM, "rows", missing=True).merge().whole
-    assert not Reduced(FORM, "rows", emptied=True).merge().whole
+    assert ReducedBatch(FORM, "rows").merge().whole
+    assert not ReducedBatch(FORM, "rows", missing=True).merge().whole
+    assert not ReducedBatch(FORM, "rows", emptied=True).merge().whole
 
 
 @turn(0, 2)
@@ -210,7 +210,9 @@ def test_the_sessions_settings_are_as_before(spark: SparkSession, place: Path) -
     sessions: Any = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
     table, before = twins.replaced, twins.spark.conf.getAll
     sessions.setActiveSession(spark._jsparkSession)
-    assert replace_rows(twins.spark, table.path, table.name(), Reduced(FORM, "batch").merge(), Once(PIPELINE, 2, ""))
+    assert replace_rows(
+        twins.spark, table.path, table.name(), ReducedBatch(FORM, "batch").merge(), WriteId(PIPELINE, 2, "")
+    )
     assert sessions.getActiveSession().get().equals(spark._jsparkSession)
     # Delta's own keys of every commit.
     last = "spark.databricks.delta.lastCommitVersionInSession"
@@ -252,11 +254,11 @@ def test_a_batch_that_cannot_be_read_leaves_the_table_as_it_was(spark: SparkSess
     twins.spark.table("batch").selectExpr(
         *[name for name in twins.spark.table("batch").columns if name != "c1"], "int(raise_error('unread')) c1"
     ).createOrReplaceTempView("unread")
-    merge = Reduced(FORM, "unread").merge()
+    merge = ReducedBatch(FORM, "unread").merge()
     for few in sized((random.random() < 0.5,), (True, False)):
         print("few" if few else "many")
         with pytest.raises(Exception, match="unread"):
-            replace_rows(twins.spark, table.path, table.name(), replace(merge, few=few), Once(PIPELINE, 2, ""))
+            replace_rows(twins.spark, table.path, table.name(), replace(merge, few=few), WriteId(PIPELINE, 2, ""))
     assert rows_of(table.rows()) == before
     assert twins.batch(("u", 1, 3, "c"))
     assert rows_of(twins.replaced.rows()) == [(1, 3, "c"), (2, 2, "b")]
@@ -280,7 +282,7 @@ class Appended:
             self.spark.sql(f"create table if not exists {self.written.name()} {self.made}")
             writer = rows.write.format("delta").mode("append").option("txnAppId", PIPELINE).option("txnVersion", number)
             writer.save(self.written.path)
-        return append_rows(self.spark, self.appended.path, rows, Once(PIPELINE, number, ""))
+        return append_rows(self.spark, self.appended.path, rows, WriteId(PIPELINE, number, ""))
 
     def demand(self, *wanted: tuple[Any, ...]) -> None:
         """Assert that the tables have exactly these rows."""
@@ -312,7 +314,7 @@ def test_the_eleventh_commit_has_no_checkpoint_before_it(spark: SparkSession, pl
     table = DeltaTable(spark.newSession(), f"{place}/table")
     table.create([("id", "bigint")], {})
     for number in range(11):
-        table.append(table.session.sql(f"select {number}L id"), Once(PIPELINE, number, ""))
+        table.append(table.session.sql(f"select {number}L id"), WriteId(PIPELINE, number, ""))
     assert sorted(rows_of(table.rows())) == [(number,) for number in range(11)]
     assert not list((place / "table" / "_delta_log").glob("*checkpoint*"))
 
@@ -323,7 +325,7 @@ def test_what_has_been_appended_is_known_without_a_look_at_the_log(spark: SparkS
     rows = twins.spark.sql("select 1L id")
 
     def appended(number: int) -> int:
-        return jobs(twins.spark, lambda: twins.appended.append(rows, Once(PIPELINE, number, "{}")))
+        return jobs(twins.spark, lambda: twins.appended.append(rows, WriteId(PIPELINE, number, "{}")))
 
     assert [appended(number) for number in (0, 1, 2, 2)] == [1, 1, 1, 0]
     # Without the checksums beside the log, Delta reads the state itself.
@@ -332,14 +334,14 @@ def test_what_has_been_appended_is_known_without_a_look_at_the_log(spark: SparkS
     twins.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
     assert appended(2) > 0
     assert rows_of(twins.appended.rows()) == [(1,)] * 3
-    twins.appended.append(rows, Once(PIPELINE, 3, "{}"))
+    twins.appended.append(rows, WriteId(PIPELINE, 3, "{}"))
     assert rows_of(twins.appended.rows()) == [(1,)] * 4
 
 
 def test_delta_writes_itself_where_the_columns_are_others(spark: SparkSession, place: Path) -> None:
     twins = Appended(spark, place, "id bigint, v int")
     assert not twins.batch(0, twins.spark.sql("select 1L id"))
-    twins.appended.append(twins.spark.sql("select 1L id"), Once(PIPELINE, 0, "{}"))
+    twins.appended.append(twins.spark.sql("select 1L id"), WriteId(PIPELINE, 0, "{}"))
     assert rows_of(twins.appended.rows()) == [(1, None)]
 
 
@@ -347,7 +349,7 @@ def test_another_append_of_the_same_pipeline_is_in_the_way(spark: SparkSession, 
     """Of two processes with copies of one checkpoint, only one writes."""
     twins = Appended(spark, place, "id bigint")
     table = twins.appended
-    table.append(twins.spark.sql("select 0L id"), Once(PIPELINE, 0, "{}"))
+    table.append(twins.spark.sql("select 0L id"), WriteId(PIPELINE, 0, "{}"))
 
     other = DeltaTable(spark.newSession(), table.path)
     began = delta._newest
@@ -357,10 +359,10 @@ def test_another_append_of_the_same_pipeline_is_in_the_way(spark: SparkSession, 
         found = began(transaction, application)
         if not met:
             met.append(found)
-            other.append(other.session.sql("select 2L id"), Once(PIPELINE, 1, "{}"))
+            other.append(other.session.sql("select 2L id"), WriteId(PIPELINE, 1, "{}"))
         return found
 
     with patch.object(delta, "_newest", beside), pytest.raises(Exception, match=CONFLICT):
-        table.append(twins.spark.sql("select 1L id"), Once(PIPELINE, 1, "{}"))
+        table.append(twins.spark.sql("select 1L id"), WriteId(PIPELINE, 1, "{}"))
     assert met == [0]
     assert rows_of(table.rows()) == [(0,), (2,)]

@@ -14,11 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tailrace.columns.table import Column, TableId, TableSchema
-from tailrace.connectors.consistent_read import Touched
+from tailrace.connectors.consistent_read import TouchedKeys
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.errors import SinkError
+from tailrace.sinks.tables.formats.detection import found_at
 from tailrace.sinks.tables.formats.iceberg.library import is_there
-from tailrace.sinks.tables.formats.known import found_at
 from tailrace.verify import check, repair
 from tailrace.verify.check import Verification
 from tailrace.verify.comparison import DIFFERENT, DUPLICATE, EXTRA, MISSING
@@ -54,8 +54,8 @@ class Given:
     def is_told(self) -> bool:
         return True
 
-    def touched(self, table: TableSchema, after: str, upto: str) -> Touched:
-        return Touched(((b"7",),))
+    def touched(self, table: TableSchema, after: str, upto: str) -> TouchedKeys:
+        return TouchedKeys(((b"7",),))
 
     def condition(self, names: Sequence[str], keys: Sequence[Sequence[Any]]) -> str:
         return ""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from tailrace.spark.startup.warm import warm
+from tailrace.spark.startup.warm_workers import warm
 
 # A module of Python's own, which nothing else here loads.
 _MODULE = "colorsys"

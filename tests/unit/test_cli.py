@@ -177,7 +177,7 @@ def test_an_error_of_any_room_is_one_of_those_with_an_exit_code(text: str, kind:
 
 def test_other_names_of_ours_are_no_errors() -> None:
     assert recognise("tailrace.no.such.Room: x") is None
-    assert recognise("tailrace.snapshot.windows.Void: x") is None
+    assert recognise("tailrace.snapshot.windows.WindowVoid: x") is None
 
 
 def test_the_cause_is_found_behind_other_exceptions() -> None:

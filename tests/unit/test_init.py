@@ -10,7 +10,7 @@ from tailrace.command import cli
 from tailrace.config.files import read_entries
 from tailrace.connectors import registry
 from tailrace.connectors.descriptor import Descriptor
-from tailrace.connectors.outset import Look
+from tailrace.connectors.survey import ServerSurvey
 
 
 @pytest.mark.parametrize("name", [one.name for one in registry.known() if one.asked])
@@ -34,8 +34,8 @@ def test_a_server_that_does_not_answer_is_told_and_leaves_no_file(
 
 def test_the_file_has_what_the_look_at_the_server_has_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP", "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=200")
-    seen = Look((("collection.include.list", "shop.orders"),), ("rs.initiate();",))
-    monkeypatch.setattr(Descriptor, "load_outset", lambda _: lambda config: seen)
+    seen = ServerSurvey((("collection.include.list", "shop.orders"),), ("rs.initiate();",))
+    monkeypatch.setattr(Descriptor, "load_survey", lambda _: lambda config: seen)
     path = tmp_path / "f.properties"
     assert cli.main(["init", str(path), *FIRST]) == 3
     assert "#   rs.initiate();\n" in path.read_text()

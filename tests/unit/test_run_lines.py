@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from tailrace import pipeline, sinks
-from tailrace.command import cli, reachable
+from tailrace.command import cli, reachable_parts
 from tailrace.command import run as running
 from tailrace.command.phases import Phases
 from tailrace.command.stop_request import StopRequest
 from tailrace.connectors import registry
 from tailrace.connectors.postgres.status import describe
 from tailrace.errors import ConnectionFailed
-from tailrace.process import reach
+from tailrace.process import reachability
 from tests.unit.test_cli import NOWHERE, progress, write
 
 
@@ -126,10 +126,10 @@ def silent() -> Any:
 def test_what_is_not_reached_is_told_within_the_time(silent: tuple[str, int]) -> None:
     began = time.monotonic()
     asked = lambda connection, _: connection.recv(1)  # noqa: E731
-    assert reach.fault([silent], 0.2, asked) == f"127.0.0.1:{silent[1]}: no answer within 0 s"
+    assert reachability.fault([silent], 0.2, asked) == f"127.0.0.1:{silent[1]}: no answer within 0 s"
     assert time.monotonic() - began < 5
-    assert reach.fault([silent, ("127.0.0.1", 1)], 1) == ""
-    assert reach.fault([("127.0.0.1", 1)], 1) == "127.0.0.1:1: Connection refused"
+    assert reachability.fault([silent, ("127.0.0.1", 1)], 1) == ""
+    assert reachability.fault([("127.0.0.1", 1)], 1) == "127.0.0.1:1: Connection refused"
 
 
 @pytest.mark.parametrize(
@@ -147,12 +147,12 @@ def test_a_destination_that_is_away_is_an_error_of_check_and_of_the_start(
 ) -> None:
     run = read(tmp_path, debezium__sink__type="noop", connect__timeout__ms="1000")
     made = sinks.open(sink, options)
-    (finding,) = reachable.findings(run, made, {})
+    (finding,) = reachable_parts.findings(run, made, {})
     assert finding.level == "error"
     assert "127.0.0.1:1: Connection refused" in finding.text
     with pytest.raises(ConnectionFailed, match="Connection refused"):
-        reachable.demand(run, made, {}, local=True)
-    assert [one.level for one in reachable.demand(run, made, {}, local=False)] == ["error"]
+        reachable_parts.demand(run, made, {}, local=True)
+    assert [one.level for one in reachable_parts.demand(run, made, {}, local=False)] == ["error"]
 
 
 def test_registries_stores_and_the_brokers_of_signals_are_asked_too(tmp_path: Path, monkeypatch: Any) -> None:
@@ -165,7 +165,7 @@ def test_registries_stores_and_the_brokers_of_signals_are_asked_too(tmp_path: Pa
         value__converter__schema__registry__url="http://127.0.0.1:1", signal__kafka__bootstrap__servers="127.0.0.1:2",
     )  # fmt: skip
     conf = {"spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:3"}
-    found = {one.subject: (one.level, one.text) for one in reachable.findings(run, sinks.open("noop", {}), conf)}
+    found = {one.subject: (one.level, one.text) for one in reachable_parts.findings(run, sinks.open("noop", {}), conf)}
     assert found == {
         "registry": ("error", "The registry is not reached: 127.0.0.1:1: Connection refused."),
         "store": ("error", "The store is not reached: 127.0.0.1:3: Connection refused."),

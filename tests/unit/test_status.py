@@ -10,7 +10,7 @@ import pytest
 
 from tailrace.columns.table import TableId
 from tailrace.connectors.changetables.capture_history import CaptureHistory
-from tailrace.connectors.changetables.offset import Reached, TablesOffset, TablesSnapshot
+from tailrace.connectors.changetables.offset import DatabaseProgress, TablesOffset, TablesSnapshot
 from tailrace.connectors.mongodb.log.position import WHOLE, Position
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.snapshot.plan import SnapshotProgress as MongoProgress
@@ -42,7 +42,9 @@ def mongodb(time: int = AT + 6, number: int = WHOLE, **changes: Any) -> Offset:
 
 
 def tables(*names: str, position: bytes = LSN, **changes: Any) -> Offset:
-    return TablesOffset({name: Reached(position, CaptureHistory(())) for name in names or ("d",)}, **changes).to_json()
+    return TablesOffset(
+        {name: DatabaseProgress(position, CaptureHistory(())) for name in names or ("d",)}, **changes
+    ).to_json()
 
 
 PLANNED = SnapshotPlan((PlannedTable("public", "t", 25), PlannedTable("public", "u", 1)), 10)

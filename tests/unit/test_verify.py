@@ -34,10 +34,10 @@ from tailrace.errors import ConfigError, SinkError
 from tailrace.snapshot import signals
 from tailrace.spark.lock import CheckpointLock, is_held
 from tailrace.verify import command, repair
-from tailrace.verify.check import Lake, TableResult, Verified, demand
+from tailrace.verify.check import Lake, TableResult, VerificationResult, demand
 from tailrace.verify.comparison import DIFFERENT, DUPLICATE, EXTRA, MISSING, Key, comparable
-from tailrace.verify.keys import Far, array_of, values_of
-from tailrace.verify.moments import Newest, batch_of
+from tailrace.verify.keys import FarMoment, array_of, values_of
+from tailrace.verify.moments import WholeMoment, batch_of
 from tailrace.verify.rows import TableForm
 from tests.event_settings import event_settings
 
@@ -186,14 +186,16 @@ def test_keys_beyond_the_years_of_python_are_compared() -> None:
         assert values_of(array_of(values, kind)) == values
     zoned = pa.array([0], pa.timestamp("us", "Asia/Tokyo"))
     assert values_of(zoned)[0] == datetime(1970, 1, 1, tzinfo=UTC)
-    kept = Verified((result(table(("d", "date"), key=("d",)), differing={found[0][:1]: MISSING, found[1][:1]: EXTRA}),),
-                    "5", cast("Newest", None), False)  # fmt: skip
+    differing = {found[0][:1]: MISSING, found[1][:1]: EXTRA}
+    kept = VerificationResult(
+        (result(table(("d", "date"), key=("d",)), differing=differing),), "5", cast("WholeMoment", None), False
+    )
     assert [line for line in command.lines(kept, 5) if "BC" in line] == ['  missing {"d": "0044-03-15 BC"}']
 
 
 def test_a_key_that_stands_for_infinity_is_asked_for_by_it_too() -> None:
     of = object.__new__(ComparedSnapshot)
-    assert of.condition(["d"], [[date(9999, 12, 31)], [Far(-735_160, True)]]) == (
+    assert of.condition(["d"], [[date(9999, 12, 31)], [FarMoment(-735_160, True)]]) == (
         "\"d\" in ('9999-12-31', 'infinity', '0044-03-15 BC')"
     )
     assert of.condition(["i", "t"], [[1, datetime(1, 1, 3, tzinfo=UTC)]]) == (
@@ -229,8 +231,8 @@ def test_what_differs_is_shown_and_written(tmp_path: Path) -> None:
         differing={(2,): MISSING, (10,): EXTRA, (3,): DIFFERENT, (4,): DUPLICATE},
         undecided={(1,): MISSING},
     )
-    moment = Newest(3, "0A", 0, datetime(2024, 1, 1, tzinfo=UTC), {})
-    verified = Verified((of, result(table(("id", "int4")))), "0B", moment, False)
+    moment = WholeMoment(3, "0A", 0, datetime(2024, 1, 1, tzinfo=UTC), {})
+    verified = VerificationResult((of, result(table(("id", "int4")))), "0B", moment, False)
     assert list(command.lines(verified, 2)) == [
         'public.odd "name": 1,000 rows at 0B, 1 different, 1 duplicate, 1 extra, 1 missing, 1 undecided',
         '  missing {"id": 2}',
@@ -262,13 +264,13 @@ def test_the_lock_of_a_checkpoint_says_whether_a_pipeline_runs(tmp_path: Path) -
 def test_what_only_a_table_has_stays_while_a_pipeline_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other rows are requested, and no second pipeline is made."""
     of = result(T, differing={(1,): MISSING, (2,): EXTRA, (3,): DUPLICATE, (4,): DIFFERENT})
-    moment = Newest(3, "0A", 0, datetime(2024, 1, 1, tzinfo=UTC), {})
-    before = Verified((of,), "0B", moment, is_running=True)
+    moment = WholeMoment(3, "0A", 0, datetime(2024, 1, 1, tzinfo=UTC), {})
+    before = VerificationResult((of,), "0B", moment, is_running=True)
     after = replace(before, tables=(replace(of, differing={(2,): EXTRA, (3,): DUPLICATE}),))
     looks, sent, said = [after], list[str](), list[str]()
 
     class Looking:
-        def run(self, names: Sequence[str], wait_s: float) -> Verified:
+        def run(self, names: Sequence[str], wait_s: float) -> VerificationResult:
             assert names == [str(NAME)]
             return looks.pop()
 

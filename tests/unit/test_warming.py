@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tailrace.command import room
-from tailrace.command.warming import LEAST, SWITCH, Warming
+from tailrace.command.background_archive import LEAST, SWITCH, Warming
 
 
 @pytest.fixture

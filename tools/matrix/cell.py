@@ -59,7 +59,7 @@ def _plain(given: Mapping[str, str], folder: Path) -> dict[str, str]:
 def _own(given: Mapping[str, str], folder: Path) -> dict[str, str]:
     from tailrace.errors import TailraceError
     from tailrace.sinks.kafka import KafkaSink
-    from tailrace.sinks.tables.formats.known import FORMATS
+    from tailrace.sinks.tables.formats.detection import FORMATS
     from tailrace.spark.session import session
 
     users: list[Any] = [KafkaSink, *FORMATS.values()]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tailrace import sinks
 from tailrace.config.jar import Jar
-from tailrace.sinks.tables.formats.known import FORMATS
+from tailrace.sinks.tables.formats.detection import FORMATS
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "requirements.lock"

@@ -350,7 +350,7 @@ def _status(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> int:
     from tailrace import sinks
     from tailrace.command import migrate as migration
-    from tailrace.command import reachable
+    from tailrace.command import reachable_parts
     from tailrace.config.files import read_entries
     from tailrace.connectors import advice
     from tailrace.connectors.registry import find, parse
@@ -365,7 +365,7 @@ def _check(arguments: argparse.Namespace) -> int:
     counted, failed = migration.show(
         [
             *(*found, *advice.channels(run.source), *sink.advice()),
-            *(*reachable.findings(run, sink, {}), *jars.check(sink.jars)),
+            *(*reachable_parts.findings(run, sink, {}), *jars.check(sink.jars)),
         ]
     )
     print(counted)

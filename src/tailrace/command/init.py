@@ -66,11 +66,11 @@ def write(path: Path, given: Mapping[str, str], connector: str, sink: str, passw
     if chosen not in SINKS:
         raise ConfigError(f"tailrace init does not know the sink {chosen}.", f"It knows {', '.join(SINKS)}.")
     statements: tuple[str, ...] = ()
-    outset = described.load_outset()
-    if outset is not None:
+    survey = described.load_survey()
+    if survey is not None:
         target = {f"{_SINK}type": chosen, f"{_SINK}{chosen}.{SINKS[chosen][0]}": SINKS[chosen][1]}
         entries = {"connector.class": described.class_name, **options, **target}
-        look = outset(registry.from_entries(entries, sinks=SINKS).source)
+        look = survey(registry.from_entries(entries, sinks=SINKS).source)
         statements = look.statements
         options |= {name: text for name, text in look.entries if name not in options}
     migrate.write_new(path, "".join(_lines(described, options, chosen, statements)))

@@ -77,7 +77,7 @@ def _jars(arguments: argparse.Namespace) -> int:
 def needed(names: Sequence[str]) -> list[Jar]:
     """Return the jars of the sinks `names`, of all sinks for none, each once. Raises SinkError for an unknown sink."""
     from tailrace import sinks
-    from tailrace.sinks.tables.formats.known import FORMATS
+    from tailrace.sinks.tables.formats.detection import FORMATS
 
     found: list[Jar] = []
     for name in names or sinks.names():

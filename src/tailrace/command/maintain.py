@@ -68,7 +68,7 @@ def _rebuild(arguments: argparse.Namespace) -> int:
 
 def _maintain(arguments: argparse.Namespace) -> int:
     from tailrace.sinks.tables.formats.delta import LONGEST
-    from tailrace.sinks.tables.maintain import Work, maintain
+    from tailrace.sinks.tables.maintain import MaintenanceWork, maintain
 
     if not arguments.optimize and not arguments.vacuum:
         raise ConfigError("tailrace maintain has nothing to do.", "Give --optimize, --vacuum, or both.")
@@ -77,7 +77,7 @@ def _maintain(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"--retain must be a whole number of hours between 1 and {LONGEST}.", "Correct it.")
     path = _path_of(arguments.place)
     with _session(path) as spark:
-        print("\n".join(maintain(spark, path, Work(arguments.optimize, arguments.vacuum, int(text)))))
+        print("\n".join(maintain(spark, path, MaintenanceWork(arguments.optimize, arguments.vacuum, int(text)))))
     return 0
 
 
@@ -130,7 +130,7 @@ def _session(path: str) -> Iterator[SparkSession]:
 
 def _formats(path: str) -> list[TableFormat]:
     """Return the formats that the tables under `path` may have: if on a local disk, their actual format, else all."""
-    from tailrace.sinks.tables.formats.known import FORMATS
+    from tailrace.sinks.tables.formats.detection import FORMATS
     from tailrace.sinks.tables.positions import NAME
 
     place = Path(path.removeprefix("file:"), NAME)

@@ -12,10 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tailrace.command import reachable, room
+from tailrace.command import reachable_parts, room
+from tailrace.command.background_archive import Warming
 from tailrace.command.phases import Phases
 from tailrace.command.stop_request import StopRequest
-from tailrace.command.warming import Warming
 from tailrace.config.files import RunConfig
 from tailrace.connectors.checkpoint import stored_offset
 from tailrace.connectors.registry import find
@@ -116,7 +116,7 @@ def _check(pipeline: Pipeline, phases: Phases, conf: Mapping[str, str], *, local
     """Check the server and the sink. Raises what a run cannot do without; logs warnings."""
     asking = phases.phase("waiting for the database and the sink", "The server is checked")
     with asking, ThreadPoolExecutor(1, "tailrace-parts") as other:
-        parts = other.submit(reachable.demand, pipeline.run, pipeline.sink, conf, local=local)
+        parts = other.submit(reachable_parts.demand, pipeline.run, pipeline.sink, conf, local=local)
         findings = [*find(pipeline.run.source.connector).load_prerequisites().demand(pipeline.source)]
         findings += parts.result()
     for finding in findings:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tailrace.config import columns, connect, naming, processors, rows, signals
-from tailrace.config.connector import Draft, Options, Traits
+from tailrace.config.connector import ConfigDraft, Options, Traits
 from tailrace.config.expressions import compile_expression
 from tailrace.config.option import Kind, Option, holds_login
 from tailrace.config.outcome import Outcome, attributed
@@ -90,7 +90,7 @@ class Config(Mapping[str, Any]):
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class ConfigExamination:
     """The result of examining options: the configuration, None if there are faults, and the outcome of each option.
 
     `outcomes` are in the order of the options, and include faults of single options. `implied` are options, as texts,
@@ -115,7 +115,7 @@ def parse(traits: Traits, options: Options, given: Mapping[str, str], foreign: F
     return demanded(examine(traits, options, given, foreign))
 
 
-def demanded(examined: Examined) -> Config:
+def demanded(examined: ConfigExamination) -> Config:
     """Return the examined configuration. Raises ConfigError with every fault in one message."""
     if examined.config is None:
         raise config_error(examined.faults)
@@ -137,7 +137,7 @@ def examine(
     given: Mapping[str, str],
     foreign: Foreign | None = None,
     unknown: Collection[str] = (),
-) -> Examined:
+) -> ConfigExamination:
     """Call `parse`, but return faults instead of raising them, and log nothing.
 
     `unknown` are the names in `given` whose texts are references that cannot be resolved yet. Their typed values are
@@ -157,7 +157,7 @@ def examine(
     hidden = frozenset(name for name, row in table.items() if row.hides(name) or holds_login(reading.given[name]))
     idle = frozenset(name for name, row in table.items() if row.notice) | reading.idle
     made = None if faults else Config(traits, values, reading.given, tuple(reading.notices), hidden, idle)
-    return Examined(made, tuple(outcomes.values()), faults, tuple(reading.notices), reading.implied)
+    return ConfigExamination(made, tuple(outcomes.values()), faults, tuple(reading.notices), reading.implied)
 
 
 def _is_of(fault: str, names: Collection[str]) -> bool:
@@ -372,7 +372,7 @@ class _Reading:
         self.faults.extend(naming.faults(values, self.given))
         self._check_snapshot_mode(values)
         self.faults.extend(signals.settle(values, self.notices))
-        draft = Draft(values, frozenset(self.given), event_format, used=frozenset(self._used))
+        draft = ConfigDraft(values, frozenset(self.given), event_format, used=frozenset(self._used))
         options.settle(draft)
         self.faults.extend(draft.faults)
         self.notices.extend(draft.notices)

@@ -45,7 +45,7 @@ def _converter(part: str) -> tuple[Option, ...]:
 
 
 @dataclass(slots=True)
-class Read:
+class ConverterReading:
     """The result of reading the converters' options: `idle` lists those without effect, with the reason.
 
     `keeps_nulls` has the parts whose converter decides by itself whether a null stays null despite a default.
@@ -57,9 +57,9 @@ class Read:
     keeps_nulls: dict[str, bool] = field(default_factory=dict)
 
 
-def read_converters(values: Mapping[str, Any], given: Mapping[str, str]) -> Read:
+def read_converters(values: Mapping[str, Any], given: Mapping[str, str]) -> ConverterReading:
     """Return the effect of the converters' options. A converter ignores options that it does not know."""
-    found, passed = Read(), {part: dict[str, str]() for part in PARTS}
+    found, passed = ConverterReading(), {part: dict[str, str]() for part in PARTS}
     for part in PARTS:
         try:
             taken_of = taken(values, part)

@@ -30,7 +30,7 @@ def _are_owned(values: list[str]) -> str:
 
 
 @dataclass(slots=True)
-class Draft:
+class ConfigDraft:
     """A configuration being settled: the typed `values` with their defaults, to be completed in place.
 
     `given` are the names in the table of the given options, `used` the names as written, in lower case. `event_format`
@@ -49,7 +49,7 @@ class Draft:
     idle: set[str] = field(default_factory=set)
 
 
-def _settled(draft: Draft) -> None:
+def _settled(draft: ConfigDraft) -> None:
     """Apply no rules between options."""
 
 
@@ -110,7 +110,7 @@ class Options:
     event_format: str
     generations: Mapping[str, str]
     modes: Mapping[str, str] = field(default_factory=dict)
-    settle: Callable[[Draft], None] = _settled
+    settle: Callable[[ConfigDraft], None] = _settled
 
     @property
     def table(self) -> tuple[Option, ...]:

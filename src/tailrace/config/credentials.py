@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.config.connector import Draft
+from tailrace.config.connector import ConfigDraft
 from tailrace.config.option import Kind, Option, at_least
 from tailrace.errors import ConnectionFailed, PrerequisiteError
 from tailrace.process.installation import pip_install
@@ -67,7 +67,7 @@ _SCOPES = {
 }
 
 
-def settle(draft: Draft, area: str = "database.") -> None:
+def settle(draft: ConfigDraft, area: str = "database.") -> None:
     """Note the faults of options that contradict each other."""
     values, command = draft.values, f"{area}password.command"
     provider = values.get("database.auth.provider")

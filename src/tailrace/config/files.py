@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tailrace.config.config import Config, Examined, announce, config_error
+from tailrace.config.config import Config, ConfigExamination, announce, config_error
 from tailrace.config.formats import KNOWN, is_known
 from tailrace.config.outcome import Outcome, attributed
 from tailrace.config.properties import parse_properties
@@ -45,7 +45,7 @@ _UNKNOWN = "tailrace.unknown.options"
 # Entries of the Java runtime, as found beside Debezium Server's.
 _RUNTIME = ("quarkus.", "%", "smallrye.", "mp.", "java.", "log4j", "logging.", "debezium.api.", "debezium.metrics.")
 
-Examine = Callable[[Mapping[str, str], Collection[str]], Examined]
+Examine = Callable[[Mapping[str, str], Collection[str]], ConfigExamination]
 """Returns the meaning of options for the connector of their `connector.class`, like `tailrace.config.examine`.
 
 The second argument has the names of options whose texts are not known yet. Raises ConfigError for an unknown class.

@@ -129,7 +129,8 @@ def _found(name: str) -> Any:
 
 
 def taken(values: Mapping[str, Any], part: str) -> Any:
-    """Return the format of a part with its converter's options, a tailrace.formats.base.Taken; None without options.
+    """Return the format of a part with its converter's options, a tailrace.formats.base.EncodingChoice; None without
+    options.
 
     Raises ConfigError.
     """

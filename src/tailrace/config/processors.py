@@ -68,7 +68,7 @@ class Reselection:
         return not any(one.fullmatch(name) for one in self.excluded)
 
 
-class Made(NamedTuple):
+class ProcessorChain(NamedTuple):
     """The post-processors in order, their faults, and the options without effect, each with the reason.
 
     Faults are sentences without an end that name options, never values.
@@ -89,9 +89,9 @@ def today(written: str, given: Mapping[str, str]) -> str:
     return ""
 
 
-def processors(values: Mapping[str, Any]) -> Made:
+def processors(values: Mapping[str, Any]) -> ProcessorChain:
     """Return the post-processors that a configuration's `values` name."""
-    found = Made((), [], [])
+    found = ProcessorChain((), [], [])
     made = []
     left_out = values.get("signal.data.collection") or ()
     signals = (left_out,) if isinstance(left_out, str) else tuple(left_out)
@@ -108,7 +108,9 @@ def processors(values: Mapping[str, Any]) -> Made:
     return found._replace(processors=tuple(one for one in made if one is not None))
 
 
-def _reselection(start: str, given: Mapping[str, str], signals: tuple[str, ...], found: Made) -> Reselection | None:
+def _reselection(
+    start: str, given: Mapping[str, str], signals: tuple[str, ...], found: ProcessorChain
+) -> Reselection | None:
     values: dict[str, Any] = {option.name: option.default for option in _TABLE}
     before = len(found.faults)
     for written, text in given.items():

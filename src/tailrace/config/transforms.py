@@ -87,7 +87,7 @@ _REFUSED = {
 """Debezium's transforms that are not supported, with the reason."""
 
 
-class Made(NamedTuple):
+class TransformChain(NamedTuple):
     """The transforms in order, their faults, and notices for their users, as sentences.
 
     Faults, which have no end, and notices name options and never their values.
@@ -98,7 +98,7 @@ class Made(NamedTuple):
     notices: list[str]
 
 
-def transforms(values: Mapping[str, Any], own: Mapping[str, str] | None = None) -> Made:
+def transforms(values: Mapping[str, Any], own: Mapping[str, str] | None = None) -> TransformChain:
     """Return the transforms that a configuration's `values` name; `own` are the connector's own places, by type."""
     faults: list[str] = []
     predicates = _parts(values, "predicates", PREDICATES, ("of_topic", "of"), faults)
@@ -113,7 +113,7 @@ def transforms(values: Mapping[str, Any], own: Mapping[str, str] | None = None) 
             made[name] = import_module(f"{_OURS}routers.predicates").Conditional(
                 made[name], predicates[predicate], negate
             )
-    return Made(tuple(made.values()), faults, notices)
+    return TransformChain(tuple(made.values()), faults, notices)
 
 
 def _parts(

@@ -1,6 +1,6 @@
 """Consistent reads: rows of tables at one log position, the tasks that read them, and the snapshot to keep open.
 
-`Compared` also tells which rows changed between two positions, for comparisons with a copy.
+`ComparedSource` also tells which rows changed between two positions, for comparisons with a copy.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Reading = Callable[["Config", "EventSettings"], ConsistentRead]
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class TouchedKeys:
     """Keys of the changed rows of one table, as text: one tuple for each key column, one item for each row.
 
     `everything` is True if any row may have changed: the table was truncated, or a change does not tell its key.
@@ -54,7 +54,7 @@ class Touched:
     everything: bool = False
 
 
-class Compared(Protocol):
+class ComparedSource(Protocol):
     """The rows of a source, for a comparison with a pipeline's copy of them. Driver.
 
     The rows may be read over a period. A row that does not change during this period is as it was at `position`. Only
@@ -103,7 +103,7 @@ class Compared(Protocol):
         """
         ...
 
-    def touched(self, table: TableSchema, after: str, upto: str) -> Touched:
+    def touched(self, table: TableSchema, after: str, upto: str) -> TouchedKeys:
         """Return the keys changed after the position `after`, up to `upto` and to the end of the reading.
 
         Keys changed up to `committed` are unknown.
@@ -120,5 +120,5 @@ class Compared(Protocol):
         ...
 
 
-Comparing = Callable[["Config", "EventSettings"], Compared]
+Comparing = Callable[["Config", "EventSettings"], ComparedSource]
 """A function that opens a snapshot for a comparison. Raises TailraceError."""

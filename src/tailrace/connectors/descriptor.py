@@ -15,13 +15,13 @@ from tailrace.config.connector import Options, Traits
 
 if TYPE_CHECKING:
     from tailrace.config import Config
-    from tailrace.connectors.captured import Capturing
+    from tailrace.connectors.captured_tables import Capturing
     from tailrace.connectors.consistent_read import Comparing, Reading
     from tailrace.connectors.findings import Finding
-    from tailrace.connectors.outset import Outset
     from tailrace.connectors.removal import Removal
     from tailrace.connectors.row_lookup import Opening
     from tailrace.connectors.source_status import Offsets, SourceStatus
+    from tailrace.connectors.survey import Surveying
     from tailrace.events.event_settings import EventSettings
     from tailrace.log.contracts import Planner
     from tailrace.log.retention import Retaining
@@ -101,17 +101,18 @@ class Descriptor:
       requirement that installs them. `loaded` are the modules that a worker imports before its first task.
     - `documents` names a module that implements Documents. For connectors over change tables `dialect` makes their
       Dialect from a Config. `form` is the connector's part of events.
-    - `captured` names a tailrace.connectors.captured.Capturing; "" if all rows are documents. `held` names a
-      consistent_read.Reading, for spark.read; "" if several tasks cannot read tables at one position.
-      `compared` names a tailrace.connectors.consistent_read.Comparing, for `tailrace verify`. `present` names a
-      tailrace.connectors.row_lookup.Opening; "" if a sink of tables cannot read rows again.
+    - `captured_tables` names a tailrace.connectors.captured_tables.Capturing; "" if all rows are documents.
+      `consistent_read` names a consistent_read.Reading, for spark.read; "" if several tasks cannot read tables at one
+      position. `verify_source` names a tailrace.connectors.consistent_read.Comparing, for `tailrace verify`.
+      `row_lookup` names a tailrace.connectors.row_lookup.Opening; "" if a sink of tables cannot read rows again.
     - `listing` names a Listing, for `tailrace tables`; "" if no table can be added while a query runs.
     - `slots` names a module that implements Slots; "" if no slot keeps the log of this database.
     - `asked` are the options that `tailrace init` asks for, each with a default, "" if it has none; () without it.
     - `removal` names a tailrace.connectors.removal.Removal, for `tailrace remove`; "" if pipelines have nothing on the
-      server but a signal table. `outset` names a tailrace.connectors.outset.Outset, for `tailrace init`; "" without it.
-    - `listed` names a module for the page of typed rows: LISTED has the types, each with a column, FORM the connector's
-      part of events.
+      server but a signal table. `survey` names a tailrace.connectors.survey.Surveying, for `tailrace init`; "" without
+      it.
+    - `documented_types` names a module for the page of typed rows: LISTED has the types, each with a column, FORM the
+      connector's part of events.
     - `retention` names a tailrace.log.retention.Retaining, for metrics of the server's log.
     """
 
@@ -131,17 +132,17 @@ class Descriptor:
     documents: str = ""
     dialect: str = ""
     form: str = ""
-    captured: str = ""
-    held: str = ""
-    compared: str = ""
-    present: str = ""
+    captured_tables: str = ""
+    consistent_read: str = ""
+    verify_source: str = ""
+    row_lookup: str = ""
     slots: str = ""
     retention: str = ""
     asked: tuple[tuple[str, str], ...] = ()
     removal: str = ""
-    outset: str = ""
+    survey: str = ""
     listing: str = ""
-    listed: str = ""
+    documented_types: str = ""
 
     @property
     def name(self) -> str:
@@ -163,7 +164,8 @@ class Descriptor:
         """The names of the parts that the connector has, by field."""
         fields = (
             "options", "planner", "prerequisites", "send_signal", "describe", "documents", "dialect", "form",
-            "captured", "held", "compared", "present", "retention", "slots", "listing", "removal", "outset", "listed",
+            "captured_tables", "consistent_read", "verify_source", "row_lookup", "retention", "slots", "listing",
+            "removal", "survey", "documented_types",
         )  # fmt: skip
         return {field: named for field in fields if (named := getattr(self, field))}
 
@@ -192,19 +194,19 @@ class Descriptor:
         found: Callable[[Offsets, Offsets], SourceStatus] = load(self.describe)
         return found
 
-    def load_captured(self) -> Capturing | None:
+    def load_captured_tables(self) -> Capturing | None:
         """Return the function that asks for the captured tables; None if rows have no types of tables. Any process."""
-        found: Capturing | None = load(self.captured) if self.captured else None
+        found: Capturing | None = load(self.captured_tables) if self.captured_tables else None
         return found
 
-    def load_held(self) -> Reading | None:
+    def load_consistent_read(self) -> Reading | None:
         """Return the function that opens a snapshot for spark.read; None if there is none. Any process."""
-        found: Reading | None = load(self.held) if self.held else None
+        found: Reading | None = load(self.consistent_read) if self.consistent_read else None
         return found
 
-    def load_present(self) -> Opening | None:
+    def load_row_lookup(self) -> Opening | None:
         """Return the function that opens a session to read rows as they are now; None if there is none. Driver."""
-        found: Opening | None = load(self.present) if self.present else None
+        found: Opening | None = load(self.row_lookup) if self.row_lookup else None
         return found
 
     def load_listing(self) -> Listing | None:
@@ -222,9 +224,9 @@ class Descriptor:
         found: Retaining | None = load(self.retention) if self.retention else None
         return found
 
-    def load_compared(self) -> Comparing | None:
+    def load_verify_source(self) -> Comparing | None:
         """Return the function that opens a snapshot for `tailrace verify`; None if there is none. Driver."""
-        found: Comparing | None = load(self.compared) if self.compared else None
+        found: Comparing | None = load(self.verify_source) if self.verify_source else None
         return found
 
     def load_removal(self) -> Removal | None:
@@ -232,9 +234,9 @@ class Descriptor:
         found: Removal | None = load(self.removal) if self.removal else None
         return found
 
-    def load_outset(self) -> Outset | None:
+    def load_survey(self) -> Surveying | None:
         """Return what writes a first file for a server; None if there is none. Driver."""
-        found: Outset | None = load(self.outset) if self.outset else None
+        found: Surveying | None = load(self.survey) if self.survey else None
         return found
 
     def load_documents(self) -> Documents | None:

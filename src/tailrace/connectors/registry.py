@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tailrace import config
 from tailrace.config import Config, files
-from tailrace.config.config import Examined
+from tailrace.config.config import ConfigExamination
 from tailrace.config.extensions import Extensions
 from tailrace.config.files import Examination, RunConfig
 from tailrace.config.option import Option
@@ -161,7 +161,7 @@ def table(name: str) -> tuple[Option, ...]:
     return find(name).load_options().table
 
 
-def examine(options: Mapping[str, str], unknown: Collection[str] = ()) -> Examined:
+def examine(options: Mapping[str, str], unknown: Collection[str] = ()) -> ConfigExamination:
     """Examine `options` for the connector that their `connector.class` names; see `tailrace.config.config.examine`.
 
     Raises ConfigError for an unknown class.

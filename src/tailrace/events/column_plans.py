@@ -98,7 +98,7 @@ class Types:
     conversion: Callable[[Column, EventSettings], Conversion | None]
     default: Callable[[Column, Conversion, EventSettings], Any]
     optional: Callable[[Column], bool]
-    declared: Declared
+    declared: DeclaredTypes
 
 
 def shown_columns(
@@ -148,7 +148,7 @@ def _plan(index: int, column: Column, known: Conversion, settings: EventSettings
 # --- plans under the options about columns ----------------------------------------------------------------------------
 
 
-class Declared(Protocol):
+class DeclaredTypes(Protocol):
     """A column's type as the server's JDBC driver reports it, which Debezium follows. A module may implement this."""
 
     def is_text(self, column: Column) -> bool:
@@ -179,7 +179,7 @@ def declared_parameters(
 
 
 def shaped(
-    plan: ColumnPlan, table: TableSchema, column: Column, settings: EventSettings, declared: Declared
+    plan: ColumnPlan, table: TableSchema, column: Column, settings: EventSettings, declared: DeclaredTypes
 ) -> ColumnPlan:
     """Return the plan with the first option for the column applied: a cut, a mask, a hash, or its type in schemas."""
     found = settings.shaping.treatment(table.id, column.name)

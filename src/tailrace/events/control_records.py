@@ -28,7 +28,7 @@ from tailrace.events.mapping import SourceForm
 from tailrace.events.record_variants import reason_of, tell_left_out
 from tailrace.formats.arrow import array_of, folded
 from tailrace.records.layout import Constant, Header, Node, RecordLayout, constants
-from tailrace.records.transform import LeftOut, Refused, resolved, rewritten
+from tailrace.records.transform import LeftOutRecords, RefusedRecord, resolved, rewritten
 from tailrace.snapshot.incremental import Notification
 
 log = logging.getLogger("tailrace")
@@ -60,7 +60,7 @@ def _rows(
         if record is not None:
             try:
                 rows.append(_row(record, columns, settings, written))
-            except (Refused, ConversionError) as fault:
+            except (RefusedRecord, ConversionError) as fault:
                 _refused(fault, record, settings)
     return pa.RecordBatch.from_pylist(rows, schema=settings.row_schema)
 
@@ -71,16 +71,16 @@ def _changed(record: RecordLayout, settings: EventSettings) -> RecordLayout | No
         return record
     try:
         found = resolved(rewritten(record, settings.transforms), _value)
-    except Refused as fault:
+    except RefusedRecord as fault:
         _refused(fault, record, settings)
         return None
-    if isinstance(found, LeftOut):
+    if isinstance(found, LeftOutRecords):
         tell_left_out([(found, 1)], [])
         return None
     return found
 
 
-def _refused(fault: Refused | ConversionError, record: RecordLayout, settings: EventSettings) -> None:
+def _refused(fault: RefusedRecord | ConversionError, record: RecordLayout, settings: EventSettings) -> None:
     """Raise for a record that a transform or a converter cannot process; with errors.tolerance=all, log it instead."""
     if settings.tolerant:
         log.error(

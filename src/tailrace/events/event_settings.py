@@ -30,7 +30,7 @@ Expressions = tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Shaping:
+class ColumnShaping:
     """The options about columns, as values only: hashable, picklable; made by the driver, used everywhere.
 
     `included` and `excluded` are the two column lists, at most one of them filled. `treatments` are in order of
@@ -49,7 +49,7 @@ class Shaping:
     keys_as_in_table: bool = False
 
     @classmethod
-    def from_options(cls, values: Mapping[str, Any]) -> Shaping:
+    def from_options(cls, values: Mapping[str, Any]) -> ColumnShaping:
         """Read typed options; absent ones shape nothing."""
 
         def listed(name: str) -> Expressions:
@@ -235,7 +235,7 @@ class EventSettings:
     own: Hashable = None
     skips_changes: bool = False
     naming: TopicNaming = field(default_factory=TopicNaming)
-    shaping: Shaping = field(default_factory=Shaping)
+    shaping: ColumnShaping = field(default_factory=ColumnShaping)
     columns: tuple[str, ...] = COLUMNS
     transforms: tuple[Transform, ...] = ()
     typed: TypedRows | None = None
@@ -389,7 +389,7 @@ class EventSettings:
             skips_changes=traits.skips_changes,
             own=options.get(traits.value_rules) if traits.value_rules else None,
             naming=TopicNaming.from_options(options),
-            shaping=Shaping.from_options(options),
+            shaping=ColumnShaping.from_options(options),
             transforms=transforms(options, traits.transforms).transforms,
             blocks=_blocks(options),
             routing=Routing.of(options.get("row.route")),

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tailrace.columns import ChangeBatch, Column, Marker, TableSchema
 from tailrace.events.event_settings import EventSettings
-from tailrace.records.columns import Same
+from tailrace.records.columns import SharedValue
 from tailrace.records.layout import Member, Node
 from tailrace.values.conversion import ColumnPlan
 
@@ -41,7 +41,7 @@ class BlockRecords:
 class SourceBlock(Protocol):
     """The connector's columns for the source blocks of one block of records."""
 
-    def values(self, name: str) -> pa.Array | Same:
+    def values(self, name: str) -> pa.Array | SharedValue:
         """Return the column with this name in the connector's layout; see `tailrace.records.columns.Columns.values`."""
         ...
 

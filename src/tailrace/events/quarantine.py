@@ -164,7 +164,7 @@ def converted_row(
     return put_aside(found, payload, settings)
 
 
-class Dropped:
+class DroppedRecords:
     """The records of a batch that errors.tolerance=all drops: counted by reason, reported at its end."""
 
     def __init__(self, batch: ChangeBatch, form: SourceForm) -> None:

@@ -19,7 +19,7 @@ from tailrace.events.expansion import expand
 from tailrace.events.mapping import SourceForm
 from tailrace.events.packed_changes import block_rows
 from tailrace.events.quarantine import (
-    Dropped,
+    DroppedRecords,
     Unconvertible,
     conversion_error,
     converted_row,
@@ -41,7 +41,7 @@ from tailrace.events.table_plan import TablePlan, TablePlans, table_plan
 from tailrace.events.warnings import warn, warn_of_unfit
 from tailrace.kernels.buffers import ExceedsArrow, text_buffers
 from tailrace.metrics.tally import TALLY
-from tailrace.records.transform import Refused
+from tailrace.records.transform import RefusedRecord
 from tailrace.values.conversion import ColumnPlan
 
 # --- sizes ------------------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ _MOST_TABLES, _MOST_PLACES = 8192, 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Pooled:
+class PooledTable:
     """A table in a pool. `plan` uses the pool's places as column indexes.
 
     `places` has the place of each of the table's columns, -1 for a column that events do not show. `fits` is False if
@@ -85,7 +85,7 @@ class Pooled:
     places: npt.NDArray[np.int32]
 
 
-class Pool:
+class ColumnPool:
     """The places of the columns of all requested tables. `columns[i]` is how the values at place i are shown.
 
     There is one pool per EventSettings. Its places are valid until it is cleared.
@@ -95,9 +95,9 @@ class Pool:
         self._settings, self._form = settings, form
         self.columns: list[ColumnPlan] = []
         self._places: dict[Hashable, list[int]] = {}
-        self._tables: dict[TableSchema, Pooled] = {}
+        self._tables: dict[TableSchema, PooledTable] = {}
 
-    def tables(self, tables: Iterable[TableSchema]) -> list[Pooled]:
+    def tables(self, tables: Iterable[TableSchema]) -> list[PooledTable]:
         """Return the tables in the pool. This may clear the pool, and with it the places returned before."""
         if len(self._tables) > _MOST_TABLES or len(self.columns) > _MOST_PLACES:
             self.columns, self._places, self._tables = [], {}, {}
@@ -108,11 +108,11 @@ class Pool:
             found.append(self._tables[table])
         return found
 
-    def _pooled(self, table: TableSchema) -> Pooled:
+    def _pooled(self, table: TableSchema) -> PooledTable:
         plan = table_plan(table, self._settings, self._form)
         places = np.full(len(table.columns), -1, np.int32)
         if plan.key_apart:
-            return Pooled(False, plan, places)
+            return PooledTable(False, plan, places)
         used: dict[Hashable, int] = {}
         for column in plan.columns:
             kind = (column.conversion.way(), column.null, column.unavailable, column.shape)
@@ -123,7 +123,7 @@ class Pool:
                 self.columns.append(replace(column, index=len(self.columns)))
             places[column.index] = shared[number]
 
-        return Pooled(True, plan.moved(places), places)
+        return PooledTable(True, plan.moved(places), places)
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ class _Work:
     records: KnownRecords
     columns: BatchColumns
     ends: npt.NDArray[np.int64]
-    dropped: Dropped | None
+    dropped: DroppedRecords | None
 
     @classmethod
     def of(
@@ -253,7 +253,7 @@ class _Work:
     ) -> _Work:
         """Raises RefusedChange, ConversionError."""
         ordered = batch.total_order is not None and batch.table_order is not None
-        dropped = Dropped(batch, form) if settings.tolerant and tables.of is None else None
+        dropped = DroppedRecords(batch, form) if settings.tolerant and tables.of is None else None
         drop = None if dropped is None else dropped.take
         records = by_kind(expand(batch, key_changes(batch, tables), has_key, settings), tables, ordered, drop)
         tell_left_out(records.left_out, batch.warnings)
@@ -277,7 +277,7 @@ class _Work:
         block = self.block(low, high, record, None if self.dropped is None else lambda *one: dropped.append(one))
         try:
             rows = block.rows()
-        except Refused as fault:
+        except RefusedRecord as fault:
             raise RefusedChange(fault.reason, int(block.change[fault.row])) from None
         large = large_records(rows, self.settings)
         if large:

@@ -18,10 +18,10 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import BlockRecords, SourceForm
 from tailrace.events.record_variants import Drop, KindColumns, KnownRecords, repeated, told_apart
 from tailrace.events.table_plan import KindPlan, TablePlan, TablePlans
-from tailrace.events.typed_rows import Kinds, TypedBlock, typed_rows_of
+from tailrace.events.typed_rows import RecordKinds, TypedBlock, typed_rows_of
 from tailrace.formats.arrow import array_of
 from tailrace.kernels.programs import KINDS
-from tailrace.records.columns import Same, Texts
+from tailrace.records.columns import SharedValue, Texts
 from tailrace.records.layout import BEFORE, CHANGE, MARKER, RECORD, SOURCE, TRANSACTION, Column, ImageColumn
 from tailrace.values.conversion import ColumnPlan
 
@@ -36,9 +36,9 @@ class BatchColumns:
         self.batch, self.settings = batch, settings
         self.source = form.parts(batch, settings)
         self.kept: dict[Hashable, Any] = {}
-        self._made: dict[str, pa.Array | Same] = {}
+        self._made: dict[str, pa.Array | SharedValue] = {}
 
-    def values(self, name: str) -> pa.Array | Same | None:
+    def values(self, name: str) -> pa.Array | SharedValue | None:
         """Return a column by its name; None if the batch has no such column."""
         if name not in self._made:
             make = self._MAKERS.get(name)
@@ -47,19 +47,19 @@ class BatchColumns:
             self._made[name] = make(self)
         return self._made[name]
 
-    def _markers(self) -> pa.Array | Same:
+    def _markers(self) -> pa.Array | SharedValue:
         if self.batch.marker is None:
-            return Same(marker_text(Marker.FALSE, self.settings))
+            return SharedValue(marker_text(Marker.FALSE, self.settings))
         return pa.array([marker_text(marker, self.settings) for marker in Marker], pa.string())
 
-    def _shown_markers(self) -> pa.Array | Same:
+    def _shown_markers(self) -> pa.Array | SharedValue:
         """Return the markers, without the default for rows of the log."""
         if self.batch.marker is None:
-            return Same(None)
+            return SharedValue(None)
         shown = (None if marker is Marker.FALSE else marker_text(marker, self.settings) for marker in Marker)
         return pa.array(shown, pa.string())
 
-    _MAKERS: ClassVar[dict[str, Callable[[BatchColumns], pa.Array | Same]]] = {
+    _MAKERS: ClassVar[dict[str, Callable[[BatchColumns], pa.Array | SharedValue]]] = {
         "marker": _markers,
         "shown_marker": _shown_markers,
         "commit_ms": lambda self: pa.array(self.batch.transactions.commit_us // 1000),
@@ -106,7 +106,7 @@ class RecordChunk:
             self.index[MARKER] = marker
         shown = BlockRecords(self.low, self.high, self.change, self.transaction, marker, self.index)
         self.source = of_batch.source.block(shown)
-        self._values: dict[str, pa.Array | Same] = {}
+        self._values: dict[str, pa.Array | SharedValue] = {}
 
     def told_apart(self, drop: Drop | None) -> RecordChunk:
         """Return the block with layouts that no longer depend on values, without records that are left out.
@@ -136,7 +136,7 @@ class RecordChunk:
             return Texts(texts, flags)
         return Texts(texts.slice(self.low, count), None if flags is None else flags[self.low : self.high])
 
-    def values(self, leaf: Column) -> pa.Array | Same:
+    def values(self, leaf: Column) -> pa.Array | SharedValue:
         name = leaf.name
         found = self._of_batch.values(name)
         if found is not None:
@@ -156,10 +156,10 @@ class RecordChunk:
         second = (self.op == ord("c")) & (self.batch.op[self.change] == ord("u")) & deletes
         return pa.array(order[self.change] + second)
 
-    _MAKERS: ClassVar[dict[str, Callable[[RecordChunk], pa.Array | Same]]] = {
-        "made_ms": lambda self: Same(self._now // 1_000_000),
-        "made_us": lambda self: Same(self._now // 1000),
-        "made_ns": lambda self: Same(self._now),
+    _MAKERS: ClassVar[dict[str, Callable[[RecordChunk], pa.Array | SharedValue]]] = {
+        "made_ms": lambda self: SharedValue(self._now // 1_000_000),
+        "made_us": lambda self: SharedValue(self._now // 1000),
+        "made_ns": lambda self: SharedValue(self._now),
         "transaction_name": lambda self: self.source.transaction_names(),
         "total_order": lambda self: self._order(self.batch.total_order),
         "table_order": lambda self: self._order(self.batch.table_order),
@@ -192,10 +192,10 @@ class RecordChunk:
             makers | {"reselected": self._reselected},
         )
 
-    def _typed_kinds(self) -> Kinds:
+    def _typed_kinds(self) -> RecordKinds:
         (plan,), kinds = self.plans, self._kinds
         keys, values = [kind.key for kind in kinds], [kind.value for kind in kinds]
-        return Kinds(plan.table, plan.columns, keys, values, [kind.shows_after for kind in kinds])
+        return RecordKinds(plan.table, plan.columns, keys, values, [kind.shows_after for kind in kinds])
 
     def _by_kind(self) -> KindColumns:
         return KindColumns(self._kinds, self.of, self, self.settings)

@@ -22,8 +22,8 @@ from tailrace.events.headers import header_column
 from tailrace.events.table_plan import AnyPlan, KindPlan, SplitPlan, TablePlans
 from tailrace.formats.arrow import array_of, computed
 from tailrace.records.columns import Columns, Indexes
-from tailrace.records.layout import RECORD, Computed, Leaf, Node
-from tailrace.records.transform import LeftOut, Refused
+from tailrace.records.layout import RECORD, ComputedColumn, Leaf, Node
+from tailrace.records.transform import LeftOutRecords, RefusedRecord
 
 # --- variants ---------------------------------------------------------------------------------------------------------
 
@@ -62,7 +62,7 @@ class KnownRecords:
     op: npt.NDArray[np.uint8]
     kinds: Sequence[AnyPlan]
     of: npt.NDArray[np.int32]
-    left_out: tuple[tuple[LeftOut, int], ...] = ()
+    left_out: tuple[tuple[LeftOutRecords, int], ...] = ()
 
     def delivered(self) -> KnownRecords:
         """Return the records without those that are left out."""
@@ -106,17 +106,17 @@ def by_kind(records: Records, tables: TablePlans, ordered: bool, drop: Drop | No
         every += tables.of[records.change] * np.int32(len(known))
     used = np.flatnonzero(np.bincount(every))
     kinds: list[AnyPlan] = []
-    left_out: list[tuple[LeftOut, int]] = []
+    left_out: list[tuple[LeftOutRecords, int]] = []
     number = np.zeros(len(known) * len(tables.plans), np.int32)
     for one in used.tolist():
         table, which = divmod(one, len(known))
-        kind: AnyPlan | LeftOut | None = None
+        kind: AnyPlan | LeftOutRecords | None = None
         try:
             kind = tables.plans[table].kind(_kind(int(known[which]), ordered))
-        except (Refused, ConversionError) as fault:
+        except (RefusedRecord, ConversionError) as fault:
             those = np.flatnonzero(every == one)
             _refused(fault, int(records.change[those[0]]), len(those), drop)
-        if isinstance(kind, LeftOut):
+        if isinstance(kind, LeftOutRecords):
             left_out.append((kind, int(np.count_nonzero(every == one))))
         number[one] = len(kinds) if isinstance(kind, AnyPlan) else -1
         if isinstance(kind, AnyPlan):
@@ -124,34 +124,34 @@ def by_kind(records: Records, tables: TablePlans, ordered: bool, drop: Drop | No
     return KnownRecords(records.change, records.op, kinds, number[every], tuple(left_out)).delivered()
 
 
-def _refused(fault: Refused | ConversionError, change: int, count: int, drop: Drop | None) -> None:
+def _refused(fault: RefusedRecord | ConversionError, change: int, count: int, drop: Drop | None) -> None:
     """Drop `count` records that cannot be made, the first of them of `change`; without `drop`, raise."""
-    if drop is None and isinstance(fault, Refused):
+    if drop is None and isinstance(fault, RefusedRecord):
         raise RefusedChange(fault.reason, change) from None
     if drop is None:
         raise fault
     drop(reason_of(fault), change, count)
 
 
-def reason_of(fault: Refused | RefusedChange | ConversionError) -> str:
+def reason_of(fault: RefusedRecord | RefusedChange | ConversionError) -> str:
     """Return why a record cannot be made, as a sentence without its end."""
     return fault.message.rstrip(".") if isinstance(fault, ConversionError) else fault.reason
 
 
 def by_op(
-    change: Int32s, op: npt.NDArray[np.uint8], kind: Callable[[int], AnyPlan | LeftOut | None]
+    change: Int32s, op: npt.NDArray[np.uint8], kind: Callable[[int], AnyPlan | LeftOutRecords | None]
 ) -> KnownRecords:  # fmt: skip
     """Return records whose kind follows from `op` alone, without those that a transform leaves out."""
     kinds: list[AnyPlan] = []
-    left_out: list[tuple[LeftOut, int]] = []
+    left_out: list[tuple[LeftOutRecords, int]] = []
     counts = np.bincount(op, minlength=256)
     number = np.full(256, -1, np.int32)
     for code in np.flatnonzero(counts).tolist():
         try:
             found = kind(code)
-        except Refused as fault:
+        except RefusedRecord as fault:
             raise RefusedChange(fault.reason, int(change[np.flatnonzero(op == code)[0]])) from None
-        if isinstance(found, LeftOut):
+        if isinstance(found, LeftOutRecords):
             left_out.append((found, int(counts[code])))
         elif found is not None:
             number[code] = len(kinds)
@@ -167,7 +167,7 @@ def told_apart(
     `values` returns the values of a leaf for the records at some places; `drop` as in `by_kind`.
     """
     kinds, of = list(records.kinds), records.of.copy()
-    left_out: list[tuple[LeftOut, int]] = []
+    left_out: list[tuple[LeftOutRecords, int]] = []
     for number, kind in enumerate(kinds):
         # new kinds may have to be told apart again: they are appended to the list
         if isinstance(kind, SplitPlan):
@@ -184,21 +184,21 @@ def _split(
     records: KnownRecords,
     values: Callable[[Node, Int32s], pa.Array],
     drop: Drop | None,
-) -> list[tuple[LeftOut, int]]:
+) -> list[tuple[LeftOutRecords, int]]:
     """Give the records of a kind their final kinds; return the messages about records that are left out."""
-    left_out: list[tuple[LeftOut, int]] = []
+    left_out: list[tuple[LeftOutRecords, int]] = []
     places = np.flatnonzero(of == number).astype(np.int32)
     try:
         known = values(kind.by, places)
-    except Refused as fault:
+    except RefusedRecord as fault:
         raise RefusedChange(fault.reason, int(records.change[fault.row])) from None
     for value, those in _by_value(known, places):
-        made: AnyPlan | LeftOut | None = None
+        made: AnyPlan | LeftOutRecords | None = None
         try:
             made = kind.of(value)
-        except (Refused, ConversionError) as fault:
+        except (RefusedRecord, ConversionError) as fault:
             _refused(fault, int(records.change[those[0]]), len(those), drop)
-        if isinstance(made, LeftOut):
+        if isinstance(made, LeftOutRecords):
             left_out.append((made, len(those)))
         of[those] = len(kinds) if isinstance(made, AnyPlan) else -1
         if isinstance(made, AnyPlan):
@@ -221,7 +221,7 @@ def _by_value(values: pa.Array, places: Int32s) -> Iterator[tuple[Any, Int32s]]:
         yield value, places[codes == code]
 
 
-def tell_left_out(left_out: Iterable[tuple[LeftOut, int]], warnings: list[str]) -> None:
+def tell_left_out(left_out: Iterable[tuple[LeftOutRecords, int]], warnings: list[str]) -> None:
     """Log which records are left out, and how many; append the sentences to `warnings`."""
     for what, count in left_out:
         message = f"{count} records are left out: {what.reason}."
@@ -246,7 +246,8 @@ _FEW = 256
 
 @dataclass(frozen=True, slots=True)
 class KindColumns:
-    """The records of a block: record r is of kind `kinds[of[r]]`, filled from `columns`. The methods raise Refused."""
+    """The records of a block: record r is of kind `kinds[of[r]]`, filled from `columns`. The methods raise
+    RefusedRecord."""
 
     kinds: Sequence[KindPlan]
     of: npt.NDArray[np.int32]
@@ -301,7 +302,7 @@ class KindColumns:
         if len(words) == len(topics):
             return self._by_word(words)
 
-        def made(topic: str | Computed, records: Indexes) -> pa.Array:
+        def made(topic: str | ComputedColumn, records: Indexes) -> pa.Array:
             return repeated(topic, len(records)) if isinstance(topic, str) else computed(topic, self.columns, records)
 
         return self._by_kind(topics, made)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tailrace.columns import CapturedTransactions, ChangeBatch, Marker, TableId, TableSchema
 from tailrace.columns.logical import BOOLEAN, INT32, INT64, STRING, Field, LogicalType, array, struct
 from tailrace.events import names
-from tailrace.events.captured import CapturedForm, Described, position_of
+from tailrace.events.captured_form import CapturedForm, DescribedTypes, position_of
 from tailrace.events.control_records import Single, single_rows
 from tailrace.events.envelope import marker_text, source_layout
 from tailrace.events.event_settings import EventSettings
@@ -63,7 +63,7 @@ _TEXT, _NUMBER, _FLAG = (kind.with_optional(True) for kind in (STRING, INT32, BO
 
 
 @dataclass(frozen=True, slots=True)
-class Preceding:
+class PrecedingChange:
     """The last change of the log before a table's form changes: its table, positions, number and time.
 
     `serial` is its event_serial_no, `at_us` its time in µs since 1970 UTC. The reference shows it in the source block
@@ -92,7 +92,7 @@ class SchemaChange:
     at_us: int
     ordinal: int
     marker: Marker = Marker.FALSE
-    preceding: Preceding | None = None
+    preceding: PrecedingChange | None = None
 
 
 def key_schema(settings: EventSettings) -> LogicalType:
@@ -222,7 +222,7 @@ def quoted_name(table: TableId, settings: EventSettings) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in (*database, table.schema, table.table))
 
 
-def _described(table: TableSchema, described: Described, settings: EventSettings) -> dict[str, Any]:
+def _described(table: TableSchema, described: DescribedTypes, settings: EventSettings) -> dict[str, Any]:
     return {
         "defaultCharsetName": None,
         "primaryKeyColumnNames": list(table.key),

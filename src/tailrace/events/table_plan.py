@@ -18,8 +18,8 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.events.headers import Pairs, compiled
 from tailrace.events.mapping import SourceForm
 from tailrace.events.typed_rows import as_typed
-from tailrace.records.layout import AFTER, Computed, Leaf, Node, Struct
-from tailrace.records.transform import LeftOut, Rewritten, Varying, rewritten
+from tailrace.records.layout import AFTER, ComputedColumn, Leaf, Node, Struct
+from tailrace.records.transform import LeftOutRecords, Rewritten, VaryingLayout, rewritten
 from tailrace.values.conversion import ColumnPlan
 
 # Number of layouts kept, if they depend on values.
@@ -35,7 +35,7 @@ class KindPlan:
     """
 
     op: str
-    topic: str | Computed
+    topic: str | ComputedColumn
     key: Any
     value: Any
     headers: Pairs
@@ -52,14 +52,14 @@ class SplitPlan:
     by: Node
     _of: Callable[[Any], Rewritten]
     _settings: EventSettings
-    _kinds: dict[Any, AnyPlan | LeftOut | None] = field(default_factory=dict)
+    _kinds: dict[Any, AnyPlan | LeftOutRecords | None] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
         """The largest of the least sizes in bytes of the kinds known so far."""
         return max((kind.size for kind in self._kinds.values() if isinstance(kind, AnyPlan)), default=0)
 
-    def of(self, value: Any) -> AnyPlan | LeftOut | None:
+    def of(self, value: Any) -> AnyPlan | LeftOutRecords | None:
         """Return the plan of records with this value; None if they are left out. Raises Refused."""
         if value not in self._kinds:
             if len(self._kinds) >= _MOST_KINDS:
@@ -71,11 +71,11 @@ class SplitPlan:
 AnyPlan = KindPlan | SplitPlan
 
 
-def compiled_record(record: Rewritten, settings: EventSettings) -> AnyPlan | LeftOut | None:
+def compiled_record(record: Rewritten, settings: EventSettings) -> AnyPlan | LeftOutRecords | None:
     """Return the plan of records of a layout after the transforms; None if they are left out."""
-    if record is None or isinstance(record, LeftOut):
+    if record is None or isinstance(record, LeftOutRecords):
         return record
-    if isinstance(record, Varying):
+    if isinstance(record, VaryingLayout):
         return SplitPlan(record.by, record.of, settings)
     keys, values = formats.find(settings.key_encoding), formats.find(settings.value_encoding)
     key = None if record.key is None else keys.compile(record.key, settings.key_schemas_enable, record)
@@ -100,13 +100,13 @@ class TablePlan:
     key: tuple[ColumnPlan, ...]
     key_apart: tuple[ColumnPlan, ...]
     has_key: bool
-    _kinds: dict[RecordVariant, AnyPlan | LeftOut | None] = field(default_factory=dict, compare=False)
+    _kinds: dict[RecordVariant, AnyPlan | LeftOutRecords | None] = field(default_factory=dict, compare=False)
 
     @property
     def table(self) -> TableId:
         return self.layouts.table
 
-    def kind(self, kind: RecordVariant) -> AnyPlan | LeftOut | None:
+    def kind(self, kind: RecordVariant) -> AnyPlan | LeftOutRecords | None:
         """Return the plan of a kind of records; None if a transform leaves them out. Raises Refused."""
         if kind not in self._kinds:
             settings = self.layouts.settings

@@ -60,7 +60,7 @@ def _further(made: pa.DataType, kind: pa.DataType, path: str = "") -> Iterator[s
                 yield from _further(field.type, kind.field(place).type, f"{path}{field.name}.")
 
 
-class Shown(Protocol):
+class ShownRecords(Protocol):
     """The part of a block that typed rows need: `of` has the number of each record's kind, `change` its change."""
 
     batch: ChangeBatch
@@ -69,7 +69,7 @@ class Shown(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Kinds:
+class RecordKinds:
     """The kinds of a block's records: documents of their keys and values, and whether they show a row after the change.
 
     Also the block's table and its columns.
@@ -85,7 +85,7 @@ class Kinds:
 class TypedBlock:
     """A block of records as columns of typed rows; `encoded` turns the documents of `kinds` into arrays."""
 
-    def __init__(self, block: Shown, kinds: Kinds, encoded: formats.Block, typed: TypedRows) -> None:
+    def __init__(self, block: ShownRecords, kinds: RecordKinds, encoded: formats.Block, typed: TypedRows) -> None:
         self._block, self._kinds, self._encoded, self._typed = block, kinds, encoded, typed
         self._schema = typed.schema
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from tailrace.config.formats import KNOWN, Format
-from tailrace.formats.base import Block, Configured, Document, Encoding
+from tailrace.formats.base import Block, ConfiguredEncoding, Document, Encoding
 from tailrace.records.columns import Columns
 
 __all__ = ["Block", "Blocks", "Document", "Encoding", "find"]
@@ -26,7 +26,7 @@ def find(form: Format | str) -> Encoding:
 
         return TYPED
     found: Encoding = KNOWN.own(name) if name in KNOWN.places else KNOWN.load(name)
-    if isinstance(form, Format) and isinstance(found, Configured):
+    if isinstance(form, Format) and isinstance(found, ConfiguredEncoding):
         return found.with_options(form.part, dict(form.options)).encoding
     return found
 

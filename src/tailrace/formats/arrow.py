@@ -16,21 +16,21 @@ import pyarrow.compute as pc
 
 from tailrace.columns.logical import LogicalType
 from tailrace.kernels.programs import Fragment
-from tailrace.records.columns import Columns, Indexes, Same, Written
+from tailrace.records.columns import Columns, Indexes, SharedValue, WrittenJson
 from tailrace.records.layout import (
     CHANGE,
     UNAVAILABLE,
-    AsShown,
-    AsWritten,
     Column,
-    Computed,
+    ComputedColumn,
     Constant,
     ImageColumn,
     Node,
+    ServerTexts,
+    ShownTexts,
     Struct,
     Text,
 )
-from tailrace.records.transform import Refused
+from tailrace.records.transform import RefusedRecord
 from tailrace.values.arrow import arrow_array, arrow_type_of, arrow_value, typed
 from tailrace.values.binaries import base64_text
 from tailrace.values.decimals import unscaled, unscaled_bytes
@@ -38,7 +38,7 @@ from tailrace.values.fragments import column_fragment, json_array
 from tailrace.values.timestamps import instant_texts
 
 
-def array_of(node: Node | AsWritten | AsShown, columns: Columns | None, records: Indexes) -> pa.Array:
+def array_of(node: Node | ServerTexts | ShownTexts, columns: Columns | None, records: Indexes) -> pa.Array:
     """Return the values of a layout or a leaf for these records of the block; without columns, of constants alone."""
     match node:
         case Constant():
@@ -47,12 +47,12 @@ def array_of(node: Node | AsWritten | AsShown, columns: Columns | None, records:
             kind = arrow_type_of(node.type)
             parts = [array_of(member.node, columns, records) for member in node.members]
             return pa.StructArray.from_arrays(parts, fields=list(kind))
-        case Computed():
+        case ComputedColumn():
             return computed(node, columns, records)
-        case AsShown():
+        case ShownTexts():
             return _as_shown(node, columns, records)
     assert columns is not None
-    if isinstance(node, AsWritten):
+    if isinstance(node, ServerTexts):
         return _taken(_as_written(node.column, columns), columns.index[CHANGE][records])
     return _filled(node, columns, records)
 
@@ -65,11 +65,11 @@ def _as_written(leaf: ImageColumn, columns: Columns) -> pa.Array:
     return pc.if_else(pa.array(found.unavailable), pa.scalar(UNAVAILABLE, pa.binary()), texts)
 
 
-def _as_shown(node: AsShown, columns: Columns | None, records: Indexes) -> pa.Array:
+def _as_shown(node: ShownTexts, columns: Columns | None, records: Indexes) -> pa.Array:
     leaf = node.leaf
     if isinstance(leaf, Constant):
         return pa.repeat(pa.scalar(leaf.value, pa.string()), len(records))
-    if isinstance(leaf, Computed):
+    if isinstance(leaf, ComputedColumn):
         return computed(leaf, columns, records, as_shown=True)
     assert columns is not None
     key = ("shown", leaf.image, leaf.column.index, leaf.apart, leaf.column.null)
@@ -99,9 +99,9 @@ def _filled(node: ImageColumn | Column | Text, columns: Columns, records: Indexe
             return _taken(image_values(node, columns), columns.index[CHANGE][records])
         case Column():
             values = columns.values(node)
-            if isinstance(values, Same):
+            if isinstance(values, SharedValue):
                 return _repeated(values.value, node.type, len(records))
-            if isinstance(values, Written):
+            if isinstance(values, WrittenJson):
                 values = read_json(values.json, node.type)
             return _taken(values.cast(arrow_type_of(node.type)), columns.index[node.by][records])
         case Text():
@@ -123,27 +123,27 @@ def image_values(leaf: ImageColumn, columns: Columns) -> pa.Array:
     return found
 
 
-def computed(leaf: Computed, columns: Columns | None, records: Indexes, *, as_shown: bool = False) -> pa.Array:
+def computed(leaf: ComputedColumn, columns: Columns | None, records: Indexes, *, as_shown: bool = False) -> pa.Array:
     """Return the result of the leaf's function for its inputs; `as_shown`: as JSON shows it, if the function supports
     that.
 
-    Raises Refused, with the record's place in the block as its row.
+    Raises RefusedRecord, with the record's place in the block as its row.
     """
     inputs = [array_of(node, columns, records) for node in leaf.inputs]
     try:
         made = leaf.function(*inputs)
-    except Refused as fault:
-        raise Refused(fault.reason, int(records[fault.row])) from None
+    except RefusedRecord as fault:
+        raise RefusedRecord(fault.reason, int(records[fault.row])) from None
     return made if as_shown and leaf.shown else made.cast(arrow_type_of(leaf.type))
 
 
 def folded(node: Node) -> Node:
-    """Return a layout of known values with computed nodes replaced by constants. Raises Refused."""
+    """Return a layout of known values with computed nodes replaced by constants. Raises RefusedRecord."""
     if isinstance(node, Struct):
         return replace(node, members=tuple(replace(part, node=folded(part.node)) for part in node.members))
     if isinstance(node, Text) and all(isinstance(part, str) for part in node.parts):
         return Constant("".join(map(str, node.parts)), node.type)
-    if not isinstance(node, Computed):
+    if not isinstance(node, ComputedColumn):
         return node
     value = computed(node, None, np.zeros(1, np.int32), as_shown=True)
     if pa.types.is_temporal(value.type):

@@ -65,7 +65,7 @@ class WithHeaders(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class EncodingChoice:
     """An encoding with its converter's options applied, and the use of the options.
 
     `idle` have no effect here; `unknown` are not the converter's. `keeps_nulls`: a null stays null even if the column
@@ -82,10 +82,10 @@ class Taken:
 
 
 @runtime_checkable
-class Configured(Protocol):
+class ConfiguredEncoding(Protocol):
     """An encoding with converter options. Driver, worker."""
 
-    def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
+    def with_options(self, part: str, options: Mapping[str, str]) -> EncodingChoice:
         """Return the encoding with the options of `part.converter.`, given without that prefix.
 
         `part` is `key`, `value` or `header`. Raises ConfigError for unsupported options.

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from tailrace.columns.logical import LogicalType
 from tailrace.formats.arrow import computed, image_values, read_json
-from tailrace.formats.assembled import AssembledBlock, Hole, Pieces
+from tailrace.formats.assembly import AssembledBlock, Pieces, ValueHole
 from tailrace.formats.json.values import spread
 from tailrace.kernels.buffers import Bytes, binary_array, readonly, text_buffers
 from tailrace.kernels.programs import Fragment, Programs
-from tailrace.records.columns import Columns, Same, Written
-from tailrace.records.layout import CHANGE, RECORD, Column, Computed, ImageColumn, Text
+from tailrace.records.columns import Columns, SharedValue, WrittenJson
+from tailrace.records.layout import CHANGE, RECORD, Column, ComputedColumn, ImageColumn, Text
 from tailrace.values.arrow import arrow_type_of
 from tailrace.values.fragments import column_fragment, integers_fragment, json_array
 
@@ -117,7 +117,7 @@ class ByTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class ValueWriters:
     """The functions with which an encoding writes the values of holes, by their ways.
 
     `array` writes an array of any type that holds values of the hole's schema; `json` a column that is JSON already;
@@ -132,7 +132,7 @@ class Writing:
 class BinaryBlock(AssembledBlock):
     """A block whose holes are filled with pieces, one per value. See formats.base.Block."""
 
-    def __init__(self, columns: Columns, writing: Writing) -> None:
+    def __init__(self, columns: Columns, writing: ValueWriters) -> None:
         super().__init__(columns)
         self._writing = writing
 
@@ -140,7 +140,7 @@ class BinaryBlock(AssembledBlock):
     def kept_key(self, leaf: Column, way: Any) -> Hashable:
         """Return the key that caches, across blocks, the pieces of a column of transactions or markers."""
 
-    def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes | Pieces:
+    def filled(self, hole: ValueHole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes | Pieces:
         leaf = hole.leaf
         if isinstance(hole.way, ByTopic):
             return self._heads(leaf, hole.way, records())
@@ -169,9 +169,9 @@ class BinaryBlock(AssembledBlock):
 
     def _column(self, leaf: Column, way: Any) -> Fragment | bytes:
         values = self._columns.values(leaf)
-        if isinstance(values, Same):
+        if isinstance(values, SharedValue):
             return self._writing.one(way)(values.value)
-        if isinstance(values, Written):
+        if isinstance(values, WrittenJson):
             return self._writing.json(values.json, way)
         if leaf.by in (CHANGE, RECORD):
             return self._writing.array(values, way)
@@ -201,15 +201,15 @@ class BinaryBlock(AssembledBlock):
     def _inner(self, part: Column) -> Fragment | bytes:
         """Return a column's values as parts of a text: numbers as digits, null as the word."""
         values = self._columns.values(part)
-        if isinstance(values, Same):
+        if isinstance(values, SharedValue):
             return ("null" if values.value is None else str(values.value)).encode()
-        if isinstance(values, Written):
+        if isinstance(values, WrittenJson):
             values = read_json(values.json, part.type)
         if pa.types.is_int64(values.type) and not values.null_count:
             return integers_fragment(values.to_numpy())
         return Fragment(*text_buffers(pc.fill_null(values.cast(pa.string()), "null")))
 
-    def _heads(self, topic: Computed, way: ByTopic, places: npt.NDArray[np.int32]) -> Fragment:
+    def _heads(self, topic: ComputedColumn, way: ByTopic, places: npt.NDArray[np.int32]) -> Fragment:
         """Return the heads of records with a computed topic: the schema's id may differ between topics."""
         topics = pc.dictionary_encode(computed(topic, self._columns, places))
         known = [way.head(name) for name in topics.dictionary.to_pylist()]

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tailrace.columns.logical import BOOLEAN, DOUBLE, FLOAT, INT8, INT16, INT32, INT64, STRING, LogicalType
 from tailrace.formats.arrow import untyped
-from tailrace.records.transform import Refused, by_distinct
+from tailrace.records.transform import RefusedRecord, by_distinct
 from tailrace.values.binaries import base64_text
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.floats import floating
@@ -61,7 +61,7 @@ def plain(values: pa.Array) -> pa.Array:
 
 
 def cast(source: LogicalType, target: LogicalType, field: str, values: pa.Array) -> pa.Array:
-    """Cast values of the type `source` to the primitive type `target`. Raises Refused, naming the field."""
+    """Cast values of the type `source` to the primitive type `target`. Raises RefusedRecord, naming the field."""
     if target.connect == "string":
         return texts(source, values)
     values = plain(values)
@@ -76,7 +76,7 @@ def cast(source: LogicalType, target: LogicalType, field: str, values: pa.Array)
     if pa.types.is_boolean(kind):
         return values if target.connect == "boolean" else values.cast(pa.int8()).cast(_arrow(target))
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise Refused(f"Cast cannot make {_word(target)} of the bytes of {field}", _first(values.is_valid()))
+        raise RefusedRecord(f"Cast cannot make {_word(target)} of the bytes of {field}", _first(values.is_valid()))
     return _of_numbers(target, values)
 
 
@@ -141,13 +141,13 @@ def _of_decimal(target: LogicalType, value: Any) -> Any:
 
 
 def _read(target: LogicalType, field: str, values: pa.Array) -> pa.Array:
-    """Parse texts as Java does. Raises Refused for a number beyond the type's range."""
+    """Parse texts as Java does. Raises RefusedRecord for a number beyond the type's range."""
     if target.connect == "boolean":
         return pc.equal(pc.ascii_lower(values), "true")
     floating = target.connect in ("float", "double")
     readable = pc.match_substring_regex(values, _FLOATING if floating else _WHOLE)
     if pc.any(pc.invert(readable)).as_py():
-        raise Refused(f"Cast finds no {_word(target)} in the text of {field}", _first(pc.invert(readable)))
+        raise RefusedRecord(f"Cast finds no {_word(target)} in the text of {field}", _first(pc.invert(readable)))
     if floating:
         bare = pc.utf8_rtrim(pc.utf8_trim(values, characters="".join(map(chr, range(33)))), characters="fFdD")
         return pc.utf8_ltrim(bare, characters="+").cast(pa.float64()).cast(_arrow(target), safe=False)
@@ -157,7 +157,7 @@ def _read(target: LogicalType, field: str, values: pa.Array) -> pa.Array:
         ends = np.iinfo(_NUMPY[target.connect])
         beyond = (text is not None and not ends.min <= int(text) <= ends.max for text in values.to_pylist())
         row = next(row for row, fault in enumerate(beyond) if fault)
-        raise Refused(f"Cast finds a number beyond {_word(target)} in {field}", row) from None
+        raise RefusedRecord(f"Cast finds a number beyond {_word(target)} in {field}", row) from None
 
 
 def texts(source: LogicalType, values: pa.Array) -> pa.Array:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tailrace.config.named_options import NamedOptions
 from tailrace.errors import ConfigError
-from tailrace.formats.base import Encoding, Taken
+from tailrace.formats.base import Encoding, EncodingChoice
 
 
 class OptionReader(NamedOptions):
@@ -62,13 +62,13 @@ class OptionReader(NamedOptions):
         """Note that these options have no effect here."""
         self.without_effect += [name for name in names if self.text(name)]
 
-    def nested(self, beginning: str, taken: Taken) -> Encoding:
+    def nested(self, beginning: str, taken: EncodingChoice) -> Encoding:
         """Return the encoding made from options that begin with `beginning`, and note its idle and unknown ones."""
         self.without_effect += [beginning + name for name in (*taken.idle, *taken.unknown)]
         self.notices += taken.notices
         return taken.encoding
 
-    def taken(self, encoding: Encoding, keeps_nulls: bool | None = None) -> Taken:
+    def taken(self, encoding: Encoding, keeps_nulls: bool | None = None) -> EncodingChoice:
         """Return the encoding made from the options, and which of them it has not used."""
         unknown = tuple(self._written[name] for name in self._options if name not in self._read)
-        return Taken(encoding, tuple(self.without_effect), unknown, keeps_nulls, tuple(self.notices))
+        return EncodingChoice(encoding, tuple(self.without_effect), unknown, keeps_nulls, tuple(self.notices))

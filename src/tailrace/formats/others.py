@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from tailrace.config.formats import KNOWN, format_of, is_known
 from tailrace.errors import ConfigError
-from tailrace.formats.base import Configured, Taken
+from tailrace.formats.base import ConfiguredEncoding, EncodingChoice
 
 
-def other(converter: str, part: str, option: str, options: Mapping[str, str]) -> Taken:
+def other(converter: str, part: str, option: str, options: Mapping[str, str]) -> EncodingChoice:
     """Return the encoding of a converter with its options; `option` is the option that names it, without its part.
 
     Raises ConfigError.
@@ -18,7 +18,7 @@ def other(converter: str, part: str, option: str, options: Mapping[str, str]) ->
         raise ConfigError(f"{part}.converter.{option} = {converter} is not supported.", "Name another one.")
     name = format_of(converter)
     found = KNOWN.own(name) if name in KNOWN.places else KNOWN.load(name)
-    if isinstance(found, Configured):
+    if isinstance(found, ConfiguredEncoding):
         taken = found.with_options(part, dict(options))
         if taken.in_headers:
             raise ConfigError(
@@ -26,4 +26,4 @@ def other(converter: str, part: str, option: str, options: Mapping[str, str]) ->
                 "Set its option apicurio.registry.headers.enabled to false: ids then stand at the head of the bytes.",
             )
         return taken
-    return Taken(found, unknown=tuple(options))
+    return EncodingChoice(found, unknown=tuple(options))

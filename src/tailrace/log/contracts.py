@@ -39,7 +39,7 @@ class Task(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReaderState:
     """The state of the reader at a moment.
 
     `is_connected` is True while a session to the database stands. `setbacks` has the number of lost sessions by the
@@ -85,7 +85,7 @@ class Planner(Protocol):
         """Return the newest position that is known to exist in the database."""
         ...
 
-    def reading(self) -> Reading:
+    def reading(self) -> ReaderState:
         """Return the state of the reader. Called by any thread; no I/O, never fails."""
         ...
 
@@ -417,9 +417,9 @@ class OpenLog(ABC, Generic[O, P, T]):
     windows: Windows[Any, Any, Any, Any, Any, Any] | None = None
     outlives_snapshots = True
 
-    def reading(self) -> Reading:
+    def reading(self) -> ReaderState:
         """Return the state of the reader. Called by any thread; no I/O, never fails."""
-        return Reading(is_connected=True)
+        return ReaderState(is_connected=True)
 
     @property
     def has_failed(self) -> bool:

@@ -14,7 +14,7 @@ from tailrace.columns.blocks import ROWS
 from tailrace.config import Config
 from tailrace.errors import ConfigError
 from tailrace.events.event_settings import EventSettings
-from tailrace.log.contracts import Limits, O, Offset, OpenLog, P, Reading, Source, T, Task
+from tailrace.log.contracts import Limits, O, Offset, OpenLog, P, ReaderState, Source, T, Task
 from tailrace.log.control_tasks import HeartbeatTask, NotificationTask
 from tailrace.log.retention import LogRetention
 from tailrace.log.timing import DispatchInterval, Heartbeats, StreamingDelay
@@ -147,10 +147,10 @@ class LogEngine(Generic[O, P, T]):
     def status(self) -> Offset | None:
         return self._source.status(self._log)
 
-    def reading(self) -> Reading:
+    def reading(self) -> ReaderState:
         log = self._log
         # before the log a snapshot is read, by a session of the source
-        return Reading(is_connected=self._memory.begun) if log is None else log.reading()
+        return ReaderState(is_connected=self._memory.begun) if log is None else log.reading()
 
     def retention(self) -> LogRetention | None:
         return self._source.retention()

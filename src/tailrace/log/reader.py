@@ -14,7 +14,7 @@ from tailrace.log.contracts import (
     O,
     OpenLog,
     P,
-    Reading,
+    ReaderState,
     Setback,
     Step,
     Taken,
@@ -87,9 +87,9 @@ class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
         """True if nothing more will be read."""
         return self._failure is not None
 
-    def reading(self) -> Reading:
+    def reading(self) -> ReaderState:
         spool = self.spool
-        return Reading(self._is_connected, dict(self._setbacks), spool.put_bytes, spool.size, spool.limit)
+        return ReaderState(self._is_connected, dict(self._setbacks), spool.put_bytes, spool.size, spool.limit)
 
     def check(self) -> None:
         """Raise the error that ended the thread, once everything that it read has been released."""
@@ -292,7 +292,7 @@ class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
                     raise
                 if not self._has_warned:
                     self._has_warned = True
-                    log.warning("%s Reading goes on as fast as Spark commits what waits.", error)
+                    log.warning("%s ReaderState goes on as fast as Spark commits what waits.", error)
             seen = self.spool.version
             while self.spool.full and not self._stop.is_set():
                 self._rest(seen)

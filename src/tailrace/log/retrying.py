@@ -10,7 +10,7 @@ from typing import Any
 
 from tailrace.config import Config
 from tailrace.errors import ConnectionFailed
-from tailrace.log.contracts import O, Offset, P, Reading, Result, T, Task
+from tailrace.log.contracts import O, Offset, P, ReaderState, Result, T, Task
 from tailrace.log.engine import LogEngine
 
 log = logging.getLogger("tailrace")
@@ -61,7 +61,7 @@ class Retrying(LogEngine[O, P, T]):
         self._until_answered(super().stop_at_present)
         self._ends = True
 
-    def reading(self) -> Reading:
+    def reading(self) -> ReaderState:
         found = super().reading()
         setbacks = {"planning": self._setbacks} if self._setbacks else {}
         return replace(found, is_connected=found.is_connected and not self._failures, setbacks=setbacks)

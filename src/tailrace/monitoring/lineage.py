@@ -192,7 +192,7 @@ class Lineage:
 
     def _tables(self) -> Iterator[TableSchema]:
         """Yield the captured tables; without columns if the database has none to tell. Asks the server."""
-        capturing = find(self._config.connector).load_captured()
+        capturing = find(self._config.connector).load_captured_tables()
         if capturing is not None:
             yield from sorted(capturing(self._config, self._settings).tables, key=lambda schema: schema.id)
             return

@@ -19,14 +19,14 @@ Indexes = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
-class Same:
+class SharedValue:
     """Replaces a column: a value, in JSON form, that all records of the block share."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenJson:
     """Replaces a column: values that are JSON already, of any type."""
 
     json: Fragment
@@ -60,7 +60,7 @@ class Columns(Protocol):
         """Return the texts of a column of an image."""
         ...
 
-    def values(self, leaf: Column) -> pa.Array | Same | Written:
+    def values(self, leaf: Column) -> pa.Array | SharedValue | WrittenJson:
         """Return a column by its name: numbers as int64, texts as string.
 
         Columns by marker and transaction are the same object in all blocks of a batch.

@@ -72,7 +72,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class AsWritten:
+class ServerTexts:
     """Input of a computed column: a column of an image as the server's texts, in bytes.
 
     A value that the log did not carry is UNAVAILABLE, which is never a text.
@@ -87,11 +87,11 @@ class AsWritten:
 
 
 @dataclass(frozen=True, slots=True)
-class AsShown:
+class ShownTexts:
     """Input of a computed column: the texts that events show of a leaf whose Arrow type holds less than they do. For
     example, an Arrow instant has neither an offset nor a number of digits."""
 
-    leaf: ImageColumn | Constant | Computed
+    leaf: ImageColumn | Constant | ComputedColumn
 
     @property
     def type(self) -> LogicalType:
@@ -104,7 +104,7 @@ UNAVAILABLE = b"\xff"
 
 
 @dataclass(frozen=True, slots=True)
-class Computed:
+class ComputedColumn:
     """A column that depends on values: `function` makes it from the columns of its inputs.
 
     The function gets one Arrow array per input, in the types of the encoding `typed`, with one value per record of the
@@ -113,7 +113,7 @@ class Computed:
     an Arrow instant has no offset.
     """
 
-    inputs: tuple[Node | AsWritten | AsShown, ...]
+    inputs: tuple[Node | ServerTexts | ShownTexts, ...]
     function: Callable[..., Any]
     type: LogicalType
     shown: bool = False
@@ -158,7 +158,7 @@ class Struct:
         return replace(self, members=tuple(member for member in self.members if member.name not in names))
 
 
-Leaf = Constant | ImageColumn | Column | Text | Computed
+Leaf = Constant | ImageColumn | Column | Text | ComputedColumn
 Node = Leaf | Struct
 
 
@@ -180,11 +180,11 @@ class RecordLayout:
     """
 
     op: str
-    topic: str | Computed
+    topic: str | ComputedColumn
     key: Node | None
     value: Node | None
     headers: tuple[Header, ...] = ()
-    keep: Computed | None = None
+    keep: ComputedColumn | None = None
     partition: Leaf | None = None
     timestamp: Leaf | None = None
 

@@ -10,15 +10,15 @@ import pyarrow.compute as pc
 
 from tailrace.columns.logical import ABSENT, LogicalType
 from tailrace.records.layout import (
-    AsShown,
     Column,
-    Computed,
+    ComputedColumn,
     Constant,
     Header,
     ImageColumn,
     Member,
     Node,
     RecordLayout,
+    ShownTexts,
     Struct,
     Text,
 )
@@ -30,7 +30,7 @@ ENVELOPE = ".Envelope"
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class PickedField:
     """Maps an array of structs to one of their fields."""
 
     name: str
@@ -67,7 +67,7 @@ def part_of(node: Node, name: str) -> Node | None:
     if kind is None:
         return None
     kind = kind.with_optional(kind.optional or node.type.optional)
-    return Constant(None, kind) if isinstance(node, Constant) else Computed((node,), Picked(name), kind)
+    return Constant(None, kind) if isinstance(node, Constant) else ComputedColumn((node,), PickedField(name), kind)
 
 
 def at(node: Node | None, path: Iterable[str]) -> Node | None:
@@ -89,14 +89,14 @@ def as_optional(node: Node) -> Node:
         case Column() if node.type.default != ABSENT:
             # the snapshot marker, the only column with a default
             return Column("shown_marker", kind, node.by)
-        case Constant() | Column() | Text() | Computed():
+        case Constant() | Column() | Text() | ComputedColumn():
             return replace(node, type=kind)
 
 
-def as_shown(node: Node) -> Node | AsShown:
+def as_shown(node: Node) -> Node | ShownTexts:
     """Return a node in the form that events show: instants with a zone as texts."""
     instants = node.type.connect == "string" and pa.types.is_temporal(arrow_type_of(node.type))
-    return AsShown(node) if instants and isinstance(node, ImageColumn | Constant | Computed) else node
+    return ShownTexts(node) if instants and isinstance(node, ImageColumn | Constant | ComputedColumn) else node
 
 
 def with_type(node: Node, kind: LogicalType) -> Node:
@@ -104,7 +104,7 @@ def with_type(node: Node, kind: LogicalType) -> Node:
     match node:
         case ImageColumn():
             return replace(node, column=replace(node.column, schema=kind))
-        case Constant() | Column() | Text() | Computed():
+        case Constant() | Column() | Text() | ComputedColumn():
             return replace(node, type=kind)
     return node
 

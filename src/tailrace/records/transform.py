@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from tailrace.columns import TableId
 from tailrace.columns.logical import STRING
-from tailrace.records.layout import Computed, Node, RecordLayout
+from tailrace.records.layout import ComputedColumn, Node, RecordLayout
 
 
 @dataclass(frozen=True, slots=True)
-class Varying:
+class VaryingLayout:
     """Records whose layout depends on values: records with the value v of `by` have the layout `of(v)`.
 
     `by` is a leaf with few different values in a block, such as a boolean or a topic. `of` is called once per value,
@@ -28,7 +28,7 @@ class Varying:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOutRecords:
     """Replaces a layout: such records are left out, and the log reports why and how many.
 
     `reason` is part of a sentence: what the records are, and who leaves them out. `is_error` sets the log level.
@@ -38,11 +38,11 @@ class LeftOut:
     is_error: bool = False
 
 
-Rewritten = RecordLayout | Varying | LeftOut | None
+Rewritten = RecordLayout | VaryingLayout | LeftOutRecords | None
 """The result of a transform; None leaves such records out."""
 
 
-class Refused(Exception):
+class RefusedRecord(Exception):
     """A record that a transform cannot process, where Debezium's ends. Becomes a TransformError with table and place.
 
     `reason` is a sentence without its end that names the transform and the field, and no value. The function of a
@@ -80,7 +80,7 @@ class Transform(Protocol):
     def __hash__(self) -> int: ...
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
-        """Return the rewritten layout, including its topic. Worker. Raises Refused."""
+        """Return the rewritten layout, including its topic. Worker. Raises RefusedRecord."""
         ...
 
 
@@ -117,7 +117,7 @@ def routed(topic: str, table: TableId, transforms: Iterable[Transform]) -> tuple
 
 
 def rewritten(record: Rewritten, transforms: Sequence[Transform]) -> Rewritten:
-    """Return the layout after all transforms, in order; those after a Varying apply to each of its layouts."""
+    """Return the layout after all transforms, in order; those after a VaryingLayout apply to each of its layouts."""
     found = record
     for place, transform in enumerate(transforms):
         if not isinstance(found, RecordLayout):
@@ -128,34 +128,36 @@ def rewritten(record: Rewritten, transforms: Sequence[Transform]) -> Rewritten:
     return found
 
 
-def _later(found: Varying | LeftOut | None, transforms: Sequence[Transform]) -> Varying | LeftOut | None:
-    """Return a Varying with further transforms, which apply once its values are known."""
-    if not isinstance(found, Varying):
+def _later(
+    found: VaryingLayout | LeftOutRecords | None, transforms: Sequence[Transform]
+) -> VaryingLayout | LeftOutRecords | None:
+    """Return a VaryingLayout with further transforms, which apply once its values are known."""
+    if not isinstance(found, VaryingLayout):
         return found
-    return Varying(found.by, partial(_of, found.of, transforms))
+    return VaryingLayout(found.by, partial(_of, found.of, transforms))
 
 
 def _of(of: Callable[[Any], Rewritten], transforms: Sequence[Transform], value: Any) -> Rewritten:
     return rewritten(of(value), transforms)
 
 
-def kept(record: RecordLayout, keep: Computed) -> Varying:
+def kept(record: RecordLayout, keep: ComputedColumn) -> VaryingLayout:
     """Return the record where `keep`, a boolean, is true; null is false."""
     return either(keep, replace(record, keep=None), None)
 
 
-def either(by: Node, true: Rewritten, false: Rewritten) -> Varying:
+def either(by: Node, true: Rewritten, false: Rewritten) -> VaryingLayout:
     """Return one layout where the boolean `by` is true, another where it is false or null."""
-    return Varying(by, partial(_chosen, true, false))
+    return VaryingLayout(by, partial(_chosen, true, false))
 
 
 def _chosen(true: Rewritten, false: Rewritten, value: Any) -> Rewritten:
     return true if value else false
 
 
-def resolved(record: Rewritten, value: Callable[[Node], Any]) -> RecordLayout | LeftOut | None:
+def resolved(record: Rewritten, value: Callable[[Node], Any]) -> RecordLayout | LeftOutRecords | None:
     """Return the layout of one record with known values; `value` returns that of a leaf."""
-    while isinstance(record, Varying):
+    while isinstance(record, VaryingLayout):
         record = record.of(value(record.by))
     return record
 
@@ -168,7 +170,7 @@ def with_topic(record: RecordLayout, named: Callable[[str], str]) -> RecordLayou
     topic = record.topic
     if isinstance(topic, str):
         return replace(record, topic=named(topic))
-    return replace(record, topic=Computed((topic,), partial(by_distinct, named, pa.string()), STRING))
+    return replace(record, topic=ComputedColumn((topic,), partial(by_distinct, named, pa.string()), STRING))
 
 
 def by_distinct(function: Callable[[Any], Any], of: pa.DataType, values: pa.Array) -> pa.Array:

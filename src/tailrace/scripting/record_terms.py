@@ -9,9 +9,9 @@ from decimal import Decimal
 from typing import Any
 
 from tailrace.columns.logical import LogicalType
-from tailrace.records.layout import Computed, Constant, Header, Node, RecordLayout, Struct
+from tailrace.records.layout import ComputedColumn, Constant, Header, Node, RecordLayout, Struct
 from tailrace.records.nodes import as_shown, opened
-from tailrace.records.transform import Refused
+from tailrace.records.transform import RefusedRecord
 from tailrace.scripting.script_run import BOOLEAN, DECIMAL, FLOATING, TEXT, WHOLE, Operation
 from tailrace.scripting.script_syntax import Tree
 
@@ -27,7 +27,7 @@ _DECIMAL, _VARIABLE = "org.apache.kafka.connect.data.Decimal", "io.debezium.data
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownValue:
     """A value that all records of the layout have."""
 
     value: Any
@@ -70,7 +70,7 @@ class HeaderValue:
     node: Node
 
 
-Term = Known | Value | Block | Schema | Headers | HeaderValue
+Term = KnownValue | Value | Block | Schema | Headers | HeaderValue
 
 
 class Terms(ABC):
@@ -84,23 +84,23 @@ class Terms(ABC):
     def _function(self, step: Operation, kinds: tuple[LogicalType, ...]) -> Callable[..., Any]:
         """Return the function that computes a step over inputs of these types."""
 
-    def computed(self, step: Operation, kind: LogicalType) -> Computed:
+    def computed(self, step: Operation, kind: LogicalType) -> ComputedColumn:
         """Return a column with the values of a step, of this type."""
         kinds = tuple(node.type for node in self._inputs)
-        return Computed(tuple(map(as_shown, self._inputs)), self._function(step, kinds), kind)
+        return ComputedColumn(tuple(map(as_shown, self._inputs)), self._function(step, kinds), kind)
 
-    def refuse(self, what: str, tree: Tree) -> Refused:
+    def refuse(self, what: str, tree: Tree) -> RefusedRecord:
         """Return the error for a place of the condition."""
-        return Refused(f"{self._where} {what} at character {tree.at + 1}")
+        return RefusedRecord(f"{self._where} {what} at character {tree.at + 1}")
 
     def of(self, node: Node) -> Term:
         """Return a part of the record."""
         node = opened(node)
         kind = node.type
         if isinstance(node, Constant) and (node.value is None or isinstance(node.value, bool | int)):
-            return Known(node.value)
+            return KnownValue(node.value)
         if isinstance(node, Constant) and kind.connect == "string":
-            return Known(node.value)
+            return KnownValue(node.value)
         if isinstance(node, Struct) or (kind.connect == "struct" and kind.name != _VARIABLE):
             return Block(node)
         return self.input(node, DECIMAL if kind.name == _DECIMAL else _KINDS.get(kind.connect, OTHER))
@@ -113,17 +113,17 @@ class Terms(ABC):
         return Value(Operation("input", of, node.type.connect, literal=place), node.type.optional)
 
     @staticmethod
-    def header(headers: Headers, name: Any) -> HeaderValue | Known:
+    def header(headers: Headers, name: Any) -> HeaderValue | KnownValue:
         """Return a header by its name; null if there is none."""
         found = [header.node for header in headers.found if header.name == name]
-        return HeaderValue(found[-1]) if found else Known(None)
+        return HeaderValue(found[-1]) if found else KnownValue(None)
 
 
 def kind_of(term: Term) -> str:
     """Return the kind of a term's values."""
     if isinstance(term, Value):
         return term.step.of
-    value = term.value if isinstance(term, Known) else ...
+    value = term.value if isinstance(term, KnownValue) else ...
     match value:
         case None:
             return NULL

@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 from tailrace.columns.logical import LogicalType
 from tailrace.config.expressions import compile_expression, linear_expression
 from tailrace.formats.casts import plain, texts
-from tailrace.records.transform import Refused, by_distinct
+from tailrace.records.transform import RefusedRecord, by_distinct
 from tailrace.scripting import script_texts
-from tailrace.scripting.script_syntax import Long
+from tailrace.scripting.script_syntax import LongLiteral
 
 Flags = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
@@ -66,7 +66,8 @@ class Operation:
 
 
 def run(step: Operation, kinds: Sequence[LogicalType], is_javascript: bool, where: str, *inputs: pa.Array) -> pa.Array:
-    """Return the values of a step over its inputs of the types `kinds`. Raises Refused; `where` names the option."""
+    """Return the values of a step over its inputs of the types `kinds`. Raises RefusedRecord; `where` names the
+    option."""
     count = len(inputs[0])
     columns = [column(kind, values) for kind, values in zip(kinds, inputs, strict=True)]
     return Run(is_javascript, where).of(step, columns, np.arange(count))
@@ -102,7 +103,7 @@ class Run:
                 return columns[step.literal]
             case "refused":
                 if len(rows):
-                    raise Refused(str(step.literal), int(rows[0]))
+                    raise RefusedRecord(str(step.literal), int(rows[0]))
                 return pa.nulls(0)
             case "literal":
                 return pa.repeat(_scalar(step), len(rows))
@@ -118,7 +119,7 @@ class Run:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError, ArithmeticError):
             # as of decimals whose product has more digits than there are
             fault = f"{self._where} cannot compute {step.name} at character {step.at + 1}"
-            raise Refused(fault, int(rows[0])) from None
+            raise RefusedRecord(fault, int(rows[0])) from None
 
     def _done(self, step: Operation, found: list[pa.Array], rows: Rows) -> pa.Array:
         """Return the values of an operation over the values of its operands."""
@@ -234,7 +235,7 @@ class Run:
                 return pa.array(np.fmod(left.to_numpy(zero_copy_only=False), right.to_numpy(zero_copy_only=False)))
         zero = pc.index(pc.equal(right, _zero(right.type)), True).as_py()
         if zero >= 0:
-            raise Refused(f"{self._where} divides by zero at character {step.at + 1}", int(rows[zero]))
+            raise RefusedRecord(f"{self._where} divides by zero at character {step.at + 1}", int(rows[zero]))
         if pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type):
             return pa.array([Decimal(a) % Decimal(b) for a, b in zip(left.to_pylist(), right.to_pylist(), strict=True)])
         left, right = _wide(left), _wide(right)
@@ -255,7 +256,7 @@ class Run:
                 wrong = pc.index(none, True).as_py() if len(none) else -1
                 if wrong >= 0:
                     fault = f"{self._where} takes more of a text than it has at character {step.at + 1}"
-                    raise Refused(fault, int(rows[wrong]))
+                    raise RefusedRecord(fault, int(rows[wrong]))
                 return found
         return _CALLED[step.name](values, *step.literal)
 
@@ -270,7 +271,7 @@ class Run:
     def _no_null(self, step: Operation, values: pa.Array, rows: Rows) -> None:
         if values.null_count:
             row = pc.index(values.is_null(), True).as_py()
-            raise Refused(f"{self._where} uses {step.name} of null at character {step.at + 1}", int(rows[row]))
+            raise RefusedRecord(f"{self._where} uses {step.name} of null at character {step.at + 1}", int(rows[row]))
 
 
 def _among(values: pa.Array, items: list[Any]) -> pa.Array:
@@ -351,7 +352,7 @@ def _scalar(step: Operation) -> pa.Scalar:
     value = step.literal
     if isinstance(value, bool) or value is None or isinstance(value, str | float | Decimal):
         return pa.scalar(value)
-    narrow = -(1 << 31) <= value < 1 << 31 and not isinstance(value, Long)
+    narrow = -(1 << 31) <= value < 1 << 31 and not isinstance(value, LongLiteral)
     return pa.scalar(int(value), pa.int32() if narrow else pa.int64())
 
 

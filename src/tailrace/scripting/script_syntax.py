@@ -57,7 +57,7 @@ class NotUnderstood(ValueError):
         super().__init__(f"{what} at character {at + 1}")
 
 
-class Long(int):
+class LongLiteral(int):
     """A whole number of 64 bits, whatever its value."""
 
 
@@ -227,7 +227,7 @@ class _Parser:
         whole = -int(digits) if negative else int(digits)
         if not -(1 << 63) <= whole < 1 << 63:
             raise NotUnderstood(f"{text} has more than 64 bits", at)
-        return Long(whole) if suffix == "l" or not -(1 << 31) <= whole < 1 << 31 else whole
+        return LongLiteral(whole) if suffix == "l" or not -(1 << 31) <= whole < 1 << 31 else whole
 
     def _text(self, text: str, at: int) -> Tree:
         inner = text[1:-1]

@@ -15,9 +15,9 @@ import numpy as np
 from tailrace.columns.logical import BOOLEAN as BOOLEAN_TYPE
 from tailrace.columns.logical import STRING, LogicalType
 from tailrace.config.expressions import compile_expression
-from tailrace.records.layout import Computed, Node, RecordLayout
+from tailrace.records.layout import ComputedColumn, Node, RecordLayout
 from tailrace.records.nodes import part_of
-from tailrace.records.transform import Refused
+from tailrace.records.transform import RefusedRecord
 from tailrace.scripting import script_run
 from tailrace.scripting.record_terms import (
     NULL,
@@ -26,7 +26,7 @@ from tailrace.scripting.record_terms import (
     Block,
     Headers,
     HeaderValue,
-    Known,
+    KnownValue,
     Schema,
     Term,
     Terms,
@@ -34,32 +34,32 @@ from tailrace.scripting.record_terms import (
     kind_of,
 )
 from tailrace.scripting.script_run import BOOLEAN, CALLED, COMPARED, DECIMAL, FLOATING, MIXED, TEXT, WHOLE, Operation
-from tailrace.scripting.script_syntax import JAVASCRIPT, Long, Tree
+from tailrace.scripting.script_syntax import JAVASCRIPT, LongLiteral, Tree
 
 
-class Meaning(Terms):
+class ScriptMeaning(Terms):
     """A condition in Groovy or JavaScript over the records of a layout; `where` names its option in messages."""
 
     def __init__(self, record: RecordLayout, language: str, where: str) -> None:
         super().__init__(record, where)
         self._is_javascript = language == JAVASCRIPT
 
-    def boolean(self, tree: Tree) -> bool | Computed:
-        """Return the condition's answer. Raises Refused."""
+    def boolean(self, tree: Tree) -> bool | ComputedColumn:
+        """Return the condition's answer. Raises RefusedRecord."""
         found = self._term(tree)
-        if isinstance(found, Known) and isinstance(found.value, bool):
+        if isinstance(found, KnownValue) and isinstance(found.value, bool):
             return found.value
         if not isinstance(found, Value) or found.step.of != BOOLEAN:
-            raise Refused(f"{self._where} gives no boolean")
+            raise RefusedRecord(f"{self._where} gives no boolean")
         return self.computed(Operation("result", BOOLEAN, "the result", (found.step,), at=tree.at), BOOLEAN_TYPE)
 
-    def text(self, tree: Tree) -> str | Computed | None:
-        """Return the text of an expression; None for null. Raises Refused."""
+    def text(self, tree: Tree) -> str | ComputedColumn | None:
+        """Return the text of an expression; None for null. Raises RefusedRecord."""
         found = self._term(tree)
-        if isinstance(found, Known) and (found.value is None or isinstance(found.value, str)):
+        if isinstance(found, KnownValue) and (found.value is None or isinstance(found.value, str)):
             return found.value
         if not isinstance(found, Value) or found.step.of not in (TEXT, NULL):
-            raise Refused(f"{self._where} gives no text")
+            raise RefusedRecord(f"{self._where} gives no text")
         return self.computed(found.step, STRING.with_optional(True))
 
     def _function(self, step: Operation, kinds: tuple[LogicalType, ...]) -> Callable[..., Any]:
@@ -70,9 +70,9 @@ class Meaning(Terms):
     def _term(self, tree: Tree) -> Term:
         match tree.kind:
             case "literal":
-                return Known(tree.literal)
+                return KnownValue(tree.literal)
             case "list":
-                return Known([self._constant(part) for part in tree.parts])
+                return KnownValue([self._constant(part) for part in tree.parts])
             case "variable":
                 return self._variable(tree.name)
             case "member" | "safe member":
@@ -82,7 +82,7 @@ class Meaning(Terms):
             case "not":
                 return self._made("not", BOOLEAN, "!", (self._operand(tree.parts[0], tree),), tree)
             case "minus":
-                return self._count("minus", self._term(tree.parts[0]), Known(0), tree)
+                return self._count("minus", self._term(tree.parts[0]), KnownValue(0), tree)
             case "choice":
                 return self._choice(tree.parts[0], tree.parts[1], tree.parts[2], tree)
             case "elvis":
@@ -92,23 +92,23 @@ class Meaning(Terms):
     def _variable(self, name: str) -> Term:
         record = self._record
         if name == "topic":
-            return Known(record.topic) if isinstance(record.topic, str) else self.of(record.topic)
+            return KnownValue(record.topic) if isinstance(record.topic, str) else self.of(record.topic)
         if name in ("header", "headers"):
             return Headers(record.headers)
         node = record.key if name.startswith("key") else record.value
         if node is None:
-            return Known(None)
+            return KnownValue(None)
         return Schema(node.type) if name.endswith("Schema") else self.of(node)
 
     def _constant(self, tree: Tree) -> Any:
         found = self._term(tree)
-        if not isinstance(found, Known):
+        if not isinstance(found, KnownValue):
             raise self.refuse("needs a constant", tree)
         return found.value
 
     def _member(self, tree: Tree) -> Term:
         target, name = self._term(tree.parts[0]), self._constant(tree.parts[1])
-        if isinstance(target, Known) and target.value is None:
+        if isinstance(target, KnownValue) and target.value is None:
             if tree.kind.startswith("safe"):
                 return target
             raise self.refuse(f"takes {name} of null", tree)
@@ -121,7 +121,7 @@ class Meaning(Terms):
                 return self.of(target.node)
             case HeaderValue() | Schema() if name in ("schema", "name", "version"):
                 return self._of_schema(target, name, (), tree)
-            case Known() | Value() if name == "length" and kind_of(target) == TEXT and self._is_javascript:
+            case KnownValue() | Value() if name == "length" and kind_of(target) == TEXT and self._is_javascript:
                 return self._made("call", WHOLE, name, (target,), tree, ())
         raise self.refuse(f"does not understand {name}", tree)
 
@@ -133,12 +133,12 @@ class Meaning(Terms):
 
     # --- methods -------------------------------------------------------------------------------------------------
 
-    def _unless_null(self, asked: Known | Value, found: Term, otherwise: Any, tree: Tree) -> Term:
+    def _unless_null(self, asked: KnownValue | Value, found: Term, otherwise: Any, tree: Tree) -> Term:
         """Return a value that counts only where another value is not null."""
         if not isinstance(asked, Value) or not asked.nullable:
             return found
         null = self._made("null", BOOLEAN, "==", (asked,), tree)
-        return self._made("choice", kind_of(found), "?:", (null, Known(otherwise), found), tree)
+        return self._made("choice", kind_of(found), "?:", (null, KnownValue(otherwise), found), tree)
 
     def _call(self, tree: Tree) -> Term:
         target = self._term(tree.parts[0])
@@ -148,11 +148,11 @@ class Meaning(Terms):
 
     def _called(self, target: Term, tree: Tree) -> Term:
         name = tree.name
-        if isinstance(target, Known) and target.value is None:
+        if isinstance(target, KnownValue) and target.value is None:
             if tree.kind.startswith("safe"):
                 return target
             raise self.refuse(f"uses {name} of null", tree)
-        if name in ("contains", "includes") and isinstance(target, Known) and isinstance(target.value, list):
+        if name in ("contains", "includes") and isinstance(target, KnownValue) and isinstance(target.value, list):
             return self._among(self._term(tree.parts[1]), target.value, tree)
         if name == "equals" and kind_of(target) == TEXT:
             return self._equal(target, self._term(tree.parts[1]), tree)
@@ -163,16 +163,16 @@ class Meaning(Terms):
             case Block() if name.startswith("get"):
                 return self._part(target.node, arguments[0], tree)
             case Headers() if name == "containsKey":
-                return Known(any(header.name == arguments[0] for header in target.found))
+                return KnownValue(any(header.name == arguments[0] for header in target.found))
             case Headers() if name == "get":
                 return self.header(target, arguments[0])
             case HeaderValue() if name == "value":
                 return self.of(target.node)
             case HeaderValue() | Schema():
                 return self._of_schema(target, name, arguments, tree)
-            case Known() if name == "size" and isinstance(target.value, list):
-                return Known(len(target.value))
-            case Known() | Value():
+            case KnownValue() if name == "size" and isinstance(target.value, list):
+                return KnownValue(len(target.value))
+            case KnownValue() | Value():
                 return self._of_text(target, name, arguments, tree)
         raise self.refuse(f"does not understand {name}", tree)
 
@@ -184,20 +184,20 @@ class Meaning(Terms):
         match name:
             case "field" if not target.field:
                 found = next((field for field in target.type.fields if field.name == arguments[0]), None)
-                return Known(None) if found is None else Schema(found.type, found.name)
+                return KnownValue(None) if found is None else Schema(found.type, found.name)
             case "fields" if not target.field:
-                return Known([field.name for field in target.type.fields])
+                return KnownValue([field.name for field in target.type.fields])
             case "name":
-                return Known(target.field or target.type.name)
+                return KnownValue(target.field or target.type.name)
             case "schema" if target.field:
                 return Schema(target.type)
             case "version" if not target.field:
-                return Known(target.type.version)
+                return KnownValue(target.type.version)
             case "isOptional" if not target.field:
-                return Known(target.type.optional)
+                return KnownValue(target.type.optional)
         raise self.refuse(f"does not understand {name}", tree)
 
-    def _of_text(self, target: Known | Value, name: str, arguments: tuple[Any, ...], tree: Tree) -> Term:
+    def _of_text(self, target: KnownValue | Value, name: str, arguments: tuple[Any, ...], tree: Tree) -> Term:
         if name == "toString" and kind_of(target) in (TEXT, WHOLE, BOOLEAN):
             if self._is_javascript:
                 return self._made("shown", TEXT, name, (target,), tree)
@@ -231,16 +231,16 @@ class Meaning(Terms):
             return self._logic(tree)
         left, right = self._term(first), self._term(second)
         if sign == "in":
-            if not isinstance(right, Known) or not isinstance(right.value, list):
+            if not isinstance(right, KnownValue) or not isinstance(right.value, list):
                 raise self.refuse("understands in before a list alone", tree)
             return self._among(left, right.value, tree)
         if sign == "==~":
-            if not isinstance(right, Known) or not isinstance(right.value, str):
+            if not isinstance(right, KnownValue) or not isinstance(right.value, str):
                 raise self.refuse("needs a constant", tree)
             # null matches nothing
             text = self._column(left, tree)
             return (
-                Known(False)
+                KnownValue(False)
                 if kind_of(text) == NULL
                 else self._unless_null(text, self._of_text(text, "matches", (right.value,), tree), False, tree)
             )
@@ -278,19 +278,19 @@ class Meaning(Terms):
         return self._made("count", of, sign, pair, tree)
 
     @staticmethod
-    def _may_be_null(*pair: Known | Value) -> bool:
-        return all((one.value is None) if isinstance(one, Known) else one.nullable for one in pair)
+    def _may_be_null(*pair: KnownValue | Value) -> bool:
+        return all((one.value is None) if isinstance(one, KnownValue) else one.nullable for one in pair)
 
     def _logic(self, tree: Tree) -> Term:
         kind = "both" if tree.name == "&&" else "either"
         first = self._operand(tree.parts[0], tree)
-        if isinstance(first, Known):
+        if isinstance(first, KnownValue):
             if _truth(first.value) == (kind == "either"):
-                return first if self._is_javascript else Known(kind == "either")
+                return first if self._is_javascript else KnownValue(kind == "either")
             second = self._operand(tree.parts[1], tree)
             if self._is_javascript:
                 return second
-            return Known(_truth(second.value)) if isinstance(second, Known) else _as_boolean(second)
+            return KnownValue(_truth(second.value)) if isinstance(second, KnownValue) else _as_boolean(second)
         second = self._guarded(tree.parts[1], BOOLEAN)
         if not self._is_javascript:
             return self._made(kind, BOOLEAN, tree.name, (first, second), tree)
@@ -300,7 +300,7 @@ class Meaning(Terms):
 
     def _choice(self, condition: Tree, yes: Tree, no: Tree, tree: Tree) -> Term:
         first = self._operand(condition, tree)
-        if isinstance(first, Known):
+        if isinstance(first, KnownValue):
             return self._term(yes if _truth(first.value) else no)
         pair = self._guarded(yes, NULL), self._guarded(no, NULL)
         kinds = {kind_of(one) for one in pair} - {NULL}
@@ -308,25 +308,25 @@ class Meaning(Terms):
             raise self.refuse("gives values of two kinds", tree)
         return self._made("choice", next(iter(kinds), NULL), "?:", (first, *pair), tree)
 
-    def _guarded(self, tree: Tree, of: str) -> Known | Value:
+    def _guarded(self, tree: Tree, of: str) -> KnownValue | Value:
         """Return an operand that may not count; its error is raised only where it counts."""
         try:
             return self._operand(tree, tree) if of == BOOLEAN else self._column(self._term(tree), tree)
-        except Refused as fault:
+        except RefusedRecord as fault:
             return Value(Operation("refused", of, literal=fault.reason))
 
-    def _operand(self, tree: Tree, whole: Tree) -> Known | Value:
+    def _operand(self, tree: Tree, whole: Tree) -> KnownValue | Value:
         """Return a value that counts as true or false."""
         found = self._term(tree)
-        if not isinstance(found, Known | Value):
-            return Known(True)
+        if not isinstance(found, KnownValue | Value):
+            return KnownValue(True)
         if self._is_javascript and kind_of(found) == DECIMAL:
             # an object of Java, which is true
             raise self.refuse("takes a decimal for true or false", whole)
         return self._column(found, whole)
 
-    def _column(self, term: Term, tree: Tree) -> Known | Value:
-        if isinstance(term, Known | Value) and not (isinstance(term, Known) and isinstance(term.value, list)):
+    def _column(self, term: Term, tree: Tree) -> KnownValue | Value:
+        if isinstance(term, KnownValue | Value) and not (isinstance(term, KnownValue) and isinstance(term.value, list)):
             return term
         raise self.refuse("uses a whole part of the record as a value", tree)
 
@@ -334,27 +334,27 @@ class Meaning(Terms):
         found = self._column(left, tree)
         if not all(self._is_item(item, found) for item in items):
             raise self.refuse("looks for a value in a list of others", tree)
-        if isinstance(found, Known):
-            return Known(found.value in items)
+        if isinstance(found, KnownValue):
+            return KnownValue(found.value in items)
         return self._made("among", BOOLEAN, "in", (found,), tree, items)
 
-    def _is_item(self, item: Any, found: Known | Value) -> bool:
+    def _is_item(self, item: Any, found: KnownValue | Value) -> bool:
         """Return True if a value can be an item of a list: in Groovy one of the same class of Java."""
-        kind = kind_of(Known(item))
+        kind = kind_of(KnownValue(item))
         if self._is_javascript or kind not in NUMBERS:
             return item is not None and kind != DECIMAL and _alike(kind, kind_of(found)) and kind_of(found) != DECIMAL
-        if isinstance(found, Known):
+        if isinstance(found, KnownValue):
             return kind != DECIMAL and type(item) is type(found.value)
-        of = "double" if kind == FLOATING else "int64" if isinstance(item, Long) else "int32"
+        of = "double" if kind == FLOATING else "int64" if isinstance(item, LongLiteral) else "int32"
         return found.step.kind == "input" and kind != DECIMAL and found.step.name == of
 
     def _equal(self, left: Term, right: Term, tree: Tree) -> Term:
         for one, other in ((left, right), (right, left)):
-            if isinstance(one, Known) and one.value is None:
-                if isinstance(other, Known):
-                    return Known(other.value is None)
+            if isinstance(one, KnownValue) and one.value is None:
+                if isinstance(other, KnownValue):
+                    return KnownValue(other.value is None)
                 if not isinstance(other, Value) or not other.nullable:
-                    return Known(False)
+                    return KnownValue(False)
                 return self._made("null", BOOLEAN, "==", (other,), tree)
         pair = self._column(left, tree), self._column(right, tree)
         kinds = [kind_of(one) for one in pair]
@@ -366,21 +366,27 @@ class Meaning(Terms):
         return self._made("equal", BOOLEAN, "==", pair, tree)
 
     def _made(
-        self, kind: str, of: str, name: str, parts: tuple[Known | Value | Term, ...], tree: Tree, literal: Any = None
-    ) -> Known | Value:
+        self,
+        kind: str,
+        of: str,
+        name: str,
+        parts: tuple[KnownValue | Value | Term, ...],
+        tree: Tree,
+        literal: Any = None,
+    ) -> KnownValue | Value:
         """Return an operation, or its value if it is known."""
         steps = []
         for part in parts:
-            assert isinstance(part, Known | Value)
+            assert isinstance(part, KnownValue | Value)
             steps.append(
-                Operation("literal", kind_of(part), literal=part.value) if isinstance(part, Known) else part.step
+                Operation("literal", kind_of(part), literal=part.value) if isinstance(part, KnownValue) else part.step
             )
         if any(step.of == OTHER for step in steps) and kind != "null":
             raise self.refuse(f"does not understand {name} of such a value", tree)
         step = Operation(kind, of, name, tuple(steps), literal, tree.at)
-        if all(isinstance(part, Known) for part in parts):
+        if all(isinstance(part, KnownValue) for part in parts):
             run = script_run.Run(self._is_javascript, self._where)
-            return Known(run.of(step, [], np.arange(1))[0].as_py())
+            return KnownValue(run.of(step, [], np.arange(1))[0].as_py())
         return Value(step)
 
 
@@ -397,9 +403,9 @@ def _is_place(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer()
 
 
-def _has_exponent(term: Known | Value) -> bool:
+def _has_exponent(term: KnownValue | Value) -> bool:
     """Return True for a decimal that Java writes with an exponent."""
-    return isinstance(term, Known) and isinstance(term.value, Decimal) and "E" in str(term.value)
+    return isinstance(term, KnownValue) and isinstance(term.value, Decimal) and "E" in str(term.value)
 
 
 def _truth(value: Any) -> bool:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.columns.logical import LogicalType
-from tailrace.records.transform import Refused, by_distinct
+from tailrace.records.transform import RefusedRecord, by_distinct
 from tailrace.scripting.script_run import BOOLEAN, DECIMAL, FLOATING, TEXT, WHOLE, Operation, column, matching
 
 _FLAGS = re.compile(r"(?:\(\?[a-zA-Z]+\))?")
@@ -39,13 +39,14 @@ _FOUND: dict[str, Callable[..., Any]] = {
 
 
 def run(step: Operation, kinds: Sequence[LogicalType], where: str, *inputs: pa.Array) -> pa.Array:
-    """Return the values of a step over its inputs of the types `kinds`. Raises Refused; `where` names the option."""
+    """Return the values of a step over its inputs of the types `kinds`. Raises RefusedRecord; `where` names the
+    option."""
     columns = [column(kind, values) for kind, values in zip(kinds, inputs, strict=True)]
     try:
         return values_of(step, columns, len(inputs[0]))
     except pa.ArrowInvalid:
         # as of decimals with more digits than there are
-        raise Refused(f"{where} cannot be computed of the values of this block", 0) from None
+        raise RefusedRecord(f"{where} cannot be computed of the values of this block", 0) from None
 
 
 def values_of(step: Operation, columns: Sequence[pa.Array], count: int) -> pa.Array:

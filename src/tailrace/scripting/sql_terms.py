@@ -14,9 +14,9 @@ from typing import Any
 from tailrace.columns.logical import BOOLEAN as BOOLEAN_TYPE
 from tailrace.columns.logical import STRING, LogicalType
 from tailrace.config.expressions import compile_expression
-from tailrace.records.layout import Computed, Constant, Node
+from tailrace.records.layout import ComputedColumn, Constant, Node
 from tailrace.records.nodes import opened, part_of
-from tailrace.records.transform import Refused
+from tailrace.records.transform import RefusedRecord
 from tailrace.scripting import sql_run
 from tailrace.scripting.record_terms import (
     NULL,
@@ -25,7 +25,7 @@ from tailrace.scripting.record_terms import (
     Block,
     Headers,
     HeaderValue,
-    Known,
+    KnownValue,
     Term,
     Terms,
     Value,
@@ -37,27 +37,27 @@ from tailrace.scripting.script_syntax import Tree
 _TEXT_FUNCTIONS = ("lower", "upper", "length", "trim", "ltrim", "rtrim", "substring", "startswith", "endswith",
                    "contains")  # fmt: skip
 _ASKING = ("startswith", "endswith", "contains")
-Plain = Known | Value
+Plain = KnownValue | Value
 
 
 class SqlMeaning(Terms):
     """A condition in Spark SQL over the records of a layout; `where` names its option in messages."""
 
-    def boolean(self, tree: Tree) -> bool | Computed:
-        """Return the condition's answer; unknown counts as not true. Raises Refused."""
+    def boolean(self, tree: Tree) -> bool | ComputedColumn:
+        """Return the condition's answer; unknown counts as not true. Raises RefusedRecord."""
         found = self._plain(tree)
         if kind_of(found) not in (BOOLEAN, NULL):
-            raise Refused(f"{self._where} gives no boolean")
-        if isinstance(found, Known):
+            raise RefusedRecord(f"{self._where} gives no boolean")
+        if isinstance(found, KnownValue):
             return found.value is True
         return self.computed(Operation("is", BOOLEAN, "", (found.step,), True), BOOLEAN_TYPE)
 
-    def text(self, tree: Tree) -> str | Computed | None:
-        """Return the text of an expression; None for null. Raises Refused."""
+    def text(self, tree: Tree) -> str | ComputedColumn | None:
+        """Return the text of an expression; None for null. Raises RefusedRecord."""
         found = self._plain(tree)
         if kind_of(found) not in (TEXT, NULL):
-            raise Refused(f"{self._where} gives no text")
-        if isinstance(found, Known):
+            raise RefusedRecord(f"{self._where} gives no text")
+        if isinstance(found, KnownValue):
             return None if found.value is None else str(found.value)
         return self.computed(found.step, STRING.with_optional(True))
 
@@ -67,18 +67,18 @@ class SqlMeaning(Terms):
     # --- parts of the record -------------------------------------------------------------------------------------
 
     def _plain(self, tree: Tree) -> Plain:
-        """Return a single value. Raises Refused for a whole part of the record."""
+        """Return a single value. Raises RefusedRecord for a whole part of the record."""
         found = self._term(tree)
         if isinstance(found, HeaderValue):
             found = self.of(found.node)
-        if isinstance(found, Known | Value):
+        if isinstance(found, KnownValue | Value):
             return found
         raise self.refuse("uses a whole part of the record as a value", tree)
 
     def _term(self, tree: Tree) -> Term:
         match tree.kind:
             case "literal":
-                return Known(tree.literal)
+                return KnownValue(tree.literal)
             case "name":
                 return self._named(tree)
             case "field":
@@ -107,20 +107,20 @@ class SqlMeaning(Terms):
         record = self._record
         match tree.name.lower():
             case "topic":
-                return Known(record.topic) if isinstance(record.topic, str) else self.of(record.topic)
+                return KnownValue(record.topic) if isinstance(record.topic, str) else self.of(record.topic)
             case "header" | "headers":
                 return Headers(record.headers)
             case "key":
-                return Known(None) if record.key is None else self.of(record.key)
+                return KnownValue(None) if record.key is None else self.of(record.key)
             case "value":
-                return Known(None) if record.value is None else self.of(record.value)
+                return KnownValue(None) if record.value is None else self.of(record.value)
         if record.value is None:
-            return Known(None)
+            return KnownValue(None)
         return self._part(opened(record.value), tree)
 
     def _field(self, target: Term, tree: Tree) -> Term:
         match target:
-            case Known(None):
+            case KnownValue(None):
                 return target
             case Block():
                 return self._part(target.node, tree)
@@ -131,7 +131,7 @@ class SqlMeaning(Terms):
     def _part(self, node: Node, tree: Tree) -> Term:
         """Return a field; its name is compared without case."""
         if isinstance(node, Constant) and node.value is None and not node.type.fields:
-            return Known(None)
+            return KnownValue(None)
         names = [field.name for field in node.type.fields if field.name.lower() == tree.name.lower()]
         if len(names) > 1:
             raise self.refuse(f"finds several fields {tree.name}", tree)
@@ -152,11 +152,11 @@ class SqlMeaning(Terms):
         """Return AND or OR. If one operand alone decides, the result is known whatever the others are."""
         found = [self._truth(part) for part in tree.parts]
         deciding = tree.kind == "or"
-        if any(isinstance(one, Known) and one.value is deciding for one in found):
-            return Known(deciding)
-        rest = [one for one in found if not (isinstance(one, Known) and one.value is (not deciding))]
+        if any(isinstance(one, KnownValue) and one.value is deciding for one in found):
+            return KnownValue(deciding)
+        rest = [one for one in found if not (isinstance(one, KnownValue) and one.value is (not deciding))]
         if not rest:
-            return Known(not deciding)
+            return KnownValue(not deciding)
         return rest[0] if len(rest) == 1 else self._logic(tree.kind, rest, tree)
 
     def _logic(self, kind: str, parts: Sequence[Plain], tree: Tree) -> Plain:
@@ -166,14 +166,14 @@ class SqlMeaning(Terms):
         found = self._term(tree.parts[0])
         match found:
             case Block():
-                if isinstance(found.node, Computed):
+                if isinstance(found.node, ComputedColumn):
                     return self._made("null", BOOLEAN, (self.input(found.node, OTHER),), tree)
-                return Known(False)
+                return KnownValue(False)
             case Headers():
-                return Known(False)
+                return KnownValue(False)
         plain = self._plain(tree.parts[0])
         if isinstance(plain, Value) and not plain.nullable:
-            return Known(False)
+            return KnownValue(False)
         return self._made("null", BOOLEAN, (plain,), tree)
 
     # --- comparison ----------------------------------------------------------------------------------------------
@@ -188,8 +188,8 @@ class SqlMeaning(Terms):
     def _in(self, tree: Tree) -> Plain:
         first, *items = (self._plain(part) for part in tree.parts)
         of = self._common([first, *items], tree)
-        if of in (TEXT, WHOLE) and isinstance(first, Value) and all(isinstance(item, Known) for item in items):
-            given = [item.value for item in items if isinstance(item, Known)]
+        if of in (TEXT, WHOLE) and isinstance(first, Value) and all(isinstance(item, KnownValue) for item in items):
+            given = [item.value for item in items if isinstance(item, KnownValue)]
             return self._made("among", BOOLEAN, (self._as(first, of),), tree, given)
         pairs = [(self._as(first, of), self._as(item, of)) for item in items]
         by = BOOLEAN if of == NULL else of
@@ -199,17 +199,17 @@ class SqlMeaning(Terms):
     def _like(self, tree: Tree) -> Plain:
         first, pattern, *escape = (self._plain(part) for part in tree.parts)
         self._texts((first, pattern, *escape), tree)
-        escaping = escape[0] if escape else Known("\\")
-        if not isinstance(pattern, Known) or not isinstance(escaping, Known):
+        escaping = escape[0] if escape else KnownValue("\\")
+        if not isinstance(pattern, KnownValue) or not isinstance(escaping, KnownValue):
             raise self.refuse("needs a constant pattern", tree)
         if pattern.value is None or escaping.value is None:
-            return Known(None)
+            return KnownValue(None)
         if len(escaping.value) != 1:
             raise self.refuse("needs one character behind ESCAPE", tree)
         text = self._as(first, TEXT)
         if tree.kind == "ilike":
             text = self._made("lower", TEXT, (text,), tree)
-            pattern = Known(pattern.value.lower())
+            pattern = KnownValue(pattern.value.lower())
         try:
             found = sql_run.like_expression(pattern.value, escaping.value)
         except ValueError as fault:
@@ -219,10 +219,10 @@ class SqlMeaning(Terms):
     def _rlike(self, tree: Tree) -> Plain:
         first, pattern = (self._plain(part) for part in tree.parts)
         self._texts((first, pattern), tree)
-        if not isinstance(pattern, Known):
+        if not isinstance(pattern, KnownValue):
             raise self.refuse("needs a constant pattern", tree)
         if pattern.value is None:
-            return Known(None)
+            return KnownValue(None)
         flags, rest = sql_run.flags_of(pattern.value)
         found = rf"{flags}[\s\S]*(?:{rest})[\s\S]*"
         try:
@@ -239,7 +239,7 @@ class SqlMeaning(Terms):
         thens = [self._plain(part) for part in (*tree.parts[1::2], tree.parts[-1])]
         of = self._common(thens, tree)
         if of == NULL:
-            return Known(None)
+            return KnownValue(None)
         steps: list[Operation] = []
         for when, then in zip(whens, thens, strict=False):
             steps += [_step(when, BOOLEAN), _step(self._as(then, of), of)]
@@ -257,11 +257,11 @@ class SqlMeaning(Terms):
         assert tree.name in _TEXT_FUNCTIONS
         self._texts(found[:1], tree)
         text = self._as(found[0], TEXT)
-        given = [one.value if isinstance(one, Known) else ... for one in found[1:]]
+        given = [one.value if isinstance(one, KnownValue) else ... for one in found[1:]]
         if ... in given:
             raise self.refuse(f"needs constants in {tree.name}", tree)
         if None in given:
-            return Known(None)
+            return KnownValue(None)
         if not all(isinstance(one, str if tree.name in _ASKING else int) for one in given):
             raise self.refuse(f"does not understand {tree.name} of such values", tree)
         of = BOOLEAN if tree.name in _ASKING else WHOLE if tree.name == "length" else TEXT
@@ -287,11 +287,11 @@ class SqlMeaning(Terms):
         """Return a value as another kind."""
         if of == NULL:
             return value
-        if isinstance(value, Known):
+        if isinstance(value, KnownValue):
             found = value.value
             if found is not None and of == FLOATING:
-                return Known(float(found))
-            return Known(Decimal(found)) if found is not None and of == DECIMAL else value
+                return KnownValue(float(found))
+            return KnownValue(Decimal(found)) if found is not None and of == DECIMAL else value
         return Value(Operation("as", of, "", (value.step,)), value.nullable)
 
     def _made(
@@ -303,7 +303,7 @@ class SqlMeaning(Terms):
 
     @staticmethod
     def _folded(step: Operation, parts: Sequence[Plain]) -> Plain:
-        return Known(sql_run.known(step)) if all(isinstance(part, Known) for part in parts) else Value(step)
+        return KnownValue(sql_run.known(step)) if all(isinstance(part, KnownValue) for part in parts) else Value(step)
 
 
 def _step(value: Plain, of: str) -> Operation:

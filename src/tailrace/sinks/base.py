@@ -24,7 +24,7 @@ from tailrace.config.named_options import NamedOptions, nearest
 from tailrace.config.option import split_list
 from tailrace.connectors.findings import Finding
 from tailrace.errors import SinkError, TailraceError
-from tailrace.process import reach
+from tailrace.process import reachability
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -123,7 +123,7 @@ class Sink(ABC):
         """Return warnings of `tailrace check` that do not prevent a start, without connecting."""
         return []
 
-    def servers(self) -> Sequence[reach.Place]:
+    def servers(self) -> Sequence[reachability.Place]:
         """Return the servers that the sink writes to, one of which must accept connections; () if none is known."""
         return ()
 
@@ -136,11 +136,11 @@ class Sink(ABC):
         servers = self.servers()
         if not servers:
             return []
-        reason = reach.fault(servers, self.connect_s)
+        reason = reachability.fault(servers, self.connect_s)
         if reason:
             text = f"The destination of the sink {self.name} is not reached: {reason}."
             return [Finding("error", "sink", text, f"Check debezium.sink.{self.name}.* and the network.")]
-        return [Finding("ok", "sink", f"The sink {self.name} reaches {', '.join(map(reach.shown, servers))}.")]
+        return [Finding("ok", "sink", f"The sink {self.name} reaches {', '.join(map(reachability.shown, servers))}.")]
 
     def failure(self, text: str) -> TailraceError | None:
         """Return the error that a failed query's text describes; None if the destination is not the cause.

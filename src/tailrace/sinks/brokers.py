@@ -7,7 +7,7 @@ import ssl
 import struct
 from collections.abc import Sequence
 
-from tailrace.process import reach
+from tailrace.process import reachability
 
 # An ApiVersions request, which every broker answers without a login: key 18, version 0, correlation 1, no client name.
 _ASK = struct.pack(">hhih", 18, 0, 1, -1)
@@ -26,10 +26,10 @@ def fault(servers: Sequence[str], protocol: str, seconds: float = 10.0) -> str:
             return f"{server.strip()} has no port"
         places.append((host.rpartition("://")[2].strip("[]"), int(port)))
     ask = _shake if protocol.strip().upper() in _ENCRYPTED else _ask
-    return reach.fault(places, seconds, ask)
+    return reachability.fault(places, seconds, ask)
 
 
-def _shake(connection: socket.socket, place: reach.Place) -> None:
+def _shake(connection: socket.socket, place: reachability.Place) -> None:
     """Raise ValueError unless the server speaks TLS."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -39,7 +39,7 @@ def _shake(connection: socket.socket, place: reach.Place) -> None:
         raise ValueError("it does not speak TLS") from None
 
 
-def _ask(connection: socket.socket, place: reach.Place) -> None:
+def _ask(connection: socket.socket, place: reachability.Place) -> None:
     """Raise ValueError unless a broker answers."""
     connection.sendall(struct.pack(">i", len(_ASK)) + _ASK)
     answer = b""

@@ -11,7 +11,7 @@ from tailrace.config.formats import form_of, format_of
 from tailrace.connectors import advice
 from tailrace.connectors.findings import Finding
 from tailrace.errors import ConnectionFailed, SinkError
-from tailrace.process import reach
+from tailrace.process import reachability
 from tailrace.sinks import authentication
 from tailrace.sinks.base import Settings
 from tailrace.sinks.web import FAILURES, Address, WebClient, failure, is_header_name, is_header_value
@@ -82,7 +82,7 @@ class HttpSink(OneWriter):
     def missing(self) -> list[Finding]:
         return [] if self._client else [Finding("warning", "sink", "debezium.sink.http.url is not set.", _URL)]
 
-    def servers(self) -> list[reach.Place]:
+    def servers(self) -> list[reachability.Place]:
         if self._client is None:
             return []
         at = self._client.address

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from tailrace.connectors import advice
 from tailrace.connectors.findings import Finding
 from tailrace.errors import ConnectionFailed, SinkError
-from tailrace.process import reach
+from tailrace.process import reachability
 from tailrace.process.installation import pip_install
 from tailrace.sinks.base import Settings, unreadable
 from tailrace.sinks.web import is_header_name
@@ -72,7 +72,7 @@ class Publication:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class PublishAck:
     """JetStream's confirmation of a message. `again` is True if it had a message with this id and kept that one."""
 
     again: bool
@@ -142,7 +142,7 @@ class Publisher:
         self._thread = threading.Thread(target=self._loop.run_forever, name="tailrace-jetstream", daemon=True)
         self._thread.start()
         self._client: Any = None
-        self._waiting: dict[str, asyncio.Future[Stored | Fault]] = {}
+        self._waiting: dict[str, asyncio.Future[PublishAck | Fault]] = {}
         self._number = 0
         try:
             self._run(self._connect(servers))
@@ -182,7 +182,7 @@ class Publisher:
         """Create the stream if it does not exist, and return its subjects."""
         return self._run(self._stream(name, subjects, storage))
 
-    def publish(self, messages: Sequence[Publication]) -> list[Stored | Fault]:
+    def publish(self, messages: Sequence[Publication]) -> list[PublishAck | Fault]:
         """Send messages in their order without waiting between them, and return the result of each. Raises nothing."""
         return self._run(self._publish(messages))
 
@@ -267,11 +267,11 @@ class Publisher:
             raise self._fault(error) from None
         return tuple(found.config.subjects or ())
 
-    async def _publish(self, messages: Sequence[Publication]) -> list[Stored | Fault]:
+    async def _publish(self, messages: Sequence[Publication]) -> list[PublishAck | Fault]:
         import nats
 
         self._said = None
-        sent: list[asyncio.Future[Stored | Fault]] = []
+        sent: list[asyncio.Future[PublishAck | Fault]] = []
         rest = Fault("it was not sent")
         for message in messages:
             self._number += 1
@@ -283,7 +283,7 @@ class Publisher:
                 rest = self._fault(error)
                 break
             sent.append(answer)
-        found: list[Stored | Fault] = []
+        found: list[PublishAck | Fault] = []
         waits = True
         for answer in sent:
             if not answer.done() and waits:
@@ -305,7 +305,7 @@ class Publisher:
         try:
             said = json.loads(message.data)
             error = said.get("error")
-            stored = Stored(said.get("duplicate") is True)
+            stored = PublishAck(said.get("duplicate") is True)
         except (ValueError, AttributeError):
             answer.set_result(Fault("the answer is not from JetStream", "lasting"))
             return
@@ -420,7 +420,7 @@ class JetStreamSink(OneWriter):
             return []
         return [Finding("warning", "sink", f"debezium.sink.{self.name}.url is not set.", _URL)]
 
-    def servers(self) -> list[reach.Place]:
+    def servers(self) -> list[reachability.Place]:
         return [(server.host, server.port) for server in self._servers]
 
     def advice(self) -> list[Finding]:

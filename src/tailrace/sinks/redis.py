@@ -11,7 +11,7 @@ from typing import Any
 from tailrace.connectors import advice
 from tailrace.connectors.findings import Finding
 from tailrace.errors import ConnectionFailed, SinkError
-from tailrace.process import reach
+from tailrace.process import reachability
 from tailrace.sinks.base import Settings, unreadable
 from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, log
 
@@ -171,7 +171,7 @@ class RedisSink(OneWriter):
             return []
         return [Finding("warning", "sink", "debezium.sink.redis.address is not set.", _ADDRESS)]
 
-    def servers(self) -> list[reach.Place]:
+    def servers(self) -> list[reachability.Place]:
         return [(self._host, self._port)] if self._address else []
 
     def advice(self) -> list[Finding]:

@@ -29,7 +29,7 @@ class Collection:
         return f"{self.schema}.{self.table}"
 
 
-class Unusable(Exception):
+class UnusableTable(Exception):
     """A table that cannot be read in chunks; the argument is the status in its notification."""
 
 

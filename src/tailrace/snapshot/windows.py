@@ -32,7 +32,7 @@ from tailrace.snapshot.incremental import (
     IncrementalSnapshot,
     Notification,
     Notifications,
-    Unusable,
+    UnusableTable,
 )
 from tailrace.snapshot.pace import Pace
 from tailrace.snapshot.progress import Progress
@@ -53,7 +53,7 @@ Changes_contra = TypeVar("Changes_contra", contravariant=True)
 Read_co = TypeVar("Read_co", covariant=True)
 
 
-class Void(Exception):
+class WindowVoid(Exception):
     """The window is void: nothing of it is delivered, and another is opened later. The raiser logs the reason."""
 
 
@@ -68,7 +68,7 @@ class Watermark:
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Generic[Chunk]):
+class FoundChunks(Generic[Chunk]):
     """The next chunks of a table, none at its end, and the cursor after them.
 
     `count` is their number in chunks of the option's size. `estimate` is the approximate number of rows of the table;
@@ -150,28 +150,28 @@ class WindowSource(Protocol[At_contra, View, Chunk, Upto, Changes_contra, Read_c
 
     def mark(self, watermark: Watermark | None) -> int:
         """Write a watermark (None: write none) and return the log's position then, 0 if the database does not report
-        it. Raises Void if a later window will do."""
+        it. Raises WindowVoid if a later window will do."""
         ...
 
     def view(self, at: At_contra, opened_at: int) -> AbstractContextManager[View]:
         """Return the view in which a window's chunks are read; `opened_at` is the position of the opening watermark.
 
-        It shows at least every change up to `at`. Raises Void if a later window will do.
+        It shows at least every change up to `at`. Raises WindowVoid if a later window will do.
         """
         ...
 
-    def next_chunks(self, view: View, state: IncrementalSnapshot, count: int) -> Found[Chunk]:
+    def next_chunks(self, view: View, state: IncrementalSnapshot, count: int) -> FoundChunks[Chunk]:
         """Return the next `count` chunks of the state's first table, after the state's cursor.
 
         No chunk means that the table has been read; it may have been dropped or altered since the last window. Raises
-        Unusable if it cannot be read at all, and Void if a later window will do.
+        UnusableTable if it cannot be read at all, and WindowVoid if a later window will do.
         """
         ...
 
     def locate(self, at: At_contra, closing: Watermark | None, closed_at: int) -> Upto:
         """Return where the batch must end: after the chunks and the closing watermark, which is at `closed_at`.
 
-        The log has then been read up to every change that a chunk shows. Raises Void if a later window will do.
+        The log has then been read up to every change that a chunk shows. Raises WindowVoid if a later window will do.
         """
         ...
 
@@ -404,7 +404,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
             try:
                 with self._source.view(at, low) as view:
                     found = self._next_chunks(view, state, count, waiting)
-            except Void:
+            except WindowVoid:
                 # close what was opened, for readers of the signal table's changes
                 pass
             closed = self._now()
@@ -413,7 +413,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
                 return None
             took = self._runtime.monotonic() - began
             upto = self._source.locate(at, closing, high)
-        except Void:
+        except WindowVoid:
             return None
         chunks, after, notes, used = found
         return Window(state, number, at, opened, after, chunks, notes, used, took, view, closing, upto)
@@ -447,12 +447,12 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
             if left.cursor.maximum is None and left.current in waiting:
                 break
             status = "SUCCEEDED"
-            found: Found[Chunk]
+            found: FoundChunks[Chunk]
             try:
                 self._check_condition(left)
                 found = self._source.next_chunks(view, left, count - used)
-            except Unusable as reason:
-                status, found = str(reason), Found([], left.cursor)
+            except UnusableTable as reason:
+                status, found = str(reason), FoundChunks([], left.cursor)
                 log.warning("incremental snapshot %s: %s is left out: %s", left.id, left.current, _REASONS[status])
             if left.cursor.maximum is None:
                 self._estimates[str(left.current)] = found.estimate
@@ -469,12 +469,13 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         return chunks, left, notes, used
 
     def _check_condition(self, state: IncrementalSnapshot) -> None:
-        """Raise Unusable if the condition is refused: other options, or an earlier version, may have accepted it."""
+        """Raise UnusableTable if the condition is refused: other options, or an earlier version, may have accepted
+        it."""
         condition = state.current.filter
         reason = "" if condition is None else self._source.refuses(condition)
         if reason:
             log.warning("signal %s: the condition of %s is refused: %s", state.id, state.current, reason)
-            raise Unusable("SQL_EXCEPTION")
+            raise UnusableTable("SQL_EXCEPTION")
 
 
 _REASONS = {

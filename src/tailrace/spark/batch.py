@@ -18,14 +18,14 @@ from tailrace.errors import ConfigError
 from tailrace.spark.prefetch import ahead
 
 if TYPE_CHECKING:
-    from tailrace.spark.snapshot_process import Planned
+    from tailrace.spark.snapshot_process import SnapshotHolder
 
 
 class HeldPartition(InputPartition):
     """Partition `number` of `count`. `root` is the planning process's directory of Spark files: only the workers of a
     local session have the same one."""
 
-    def __init__(self, planned: Planned, number: int, count: int, root: str) -> None:
+    def __init__(self, planned: SnapshotHolder, number: int, count: int, root: str) -> None:
         self.planned, self.number, self.count, self.root = planned, number, count, root
 
     def __repr__(self) -> str:
@@ -102,7 +102,7 @@ class SnapshotReader(DataSourceReader):
 def demand(config: Config) -> None:
     """Raise ConfigError if the connector cannot read tables at one position."""
     found = registry.find(config.connector)
-    if found.load_held() is None:
+    if found.load_consistent_read() is None:
         raise ConfigError(
             f"spark.read.format('{found.format}') is not supported: {found.title} has no position at which "
             "several tasks could read.",

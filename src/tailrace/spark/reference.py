@@ -33,7 +33,7 @@ _LEAST = {"database.hostname": "h", "database.user": "u", "topic.prefix": "p", "
 def table(name: str) -> str:
     """Return a connector's table in Markdown: each type that it lists, and the Spark type in typed rows."""
     descriptor = registry.find(name)
-    listed: Any = load(descriptor.listed)
+    listed: Any = load(descriptor.documented_types)
     config = registry.parse(name, _LEAST | _database(name))
     lines = [f"| {descriptor.title} | Spark |", "|---|---|"]
     lines += [f"| `{shown}` | `{_spark_type(column, config, listed.FORM)}` |" for shown, column in listed.LISTED]
@@ -58,7 +58,7 @@ def _spark_type(column: Column, config: Config, form: SourceForm) -> str:
 def renew(text: str) -> str:
     """Return the page `text` with its tables renewed; raises ValueError if the marks of a table are missing."""
     for name in registry.OWN:
-        if not registry.find(name).listed:
+        if not registry.find(name).documented_types:
             continue
         begin, end = _BEGIN.format(name), _END.format(name)
         before, first, rest = text.partition(begin)

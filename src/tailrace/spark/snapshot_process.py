@@ -43,7 +43,7 @@ _LOAD_AGAIN = "Load the DataFrame again: that takes a new snapshot. read.hold.ms
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class SnapshotHolder:
     """A started holder: the tasks of its first snapshot, and the address and key to ask for others."""
 
     tasks: Sequence[Task]
@@ -52,7 +52,7 @@ class Planned:
 
 
 @contextmanager
-def asked(planned: Planned, action: str, place: int, count: int) -> Iterator[Sequence[Task]]:
+def asked(planned: SnapshotHolder, action: str, place: int, count: int) -> Iterator[Sequence[Task]]:
     """Ask the holder for the tasks of partition `place` of `count`, in the action's snapshot. Worker.
 
     The snapshot stays open inside the block. Raises the connector's TailraceErrors, and ProcessLost if the holder has
@@ -76,7 +76,7 @@ def asked(planned: Planned, action: str, place: int, count: int) -> Iterator[Seq
             connection.send(None)
 
 
-def planned(config: Config, settings: EventSettings) -> Planned:
+def planned(config: Config, settings: EventSettings) -> SnapshotHolder:
     """Start a holder and have it take a first snapshot. Planning process.
 
     Raises the connector's TailraceErrors, and ProcessLost if the holder ends without an answer.
@@ -105,7 +105,7 @@ def planned(config: Config, settings: EventSettings) -> Planned:
     if isinstance(found, TailraceError):
         raise found
     tasks, address = found
-    return Planned(tasks, address, key)
+    return SnapshotHolder(tasks, address, key)
 
 
 @dataclass(slots=True)
@@ -249,7 +249,7 @@ def main() -> int:
     config, settings, parent, key = pickle.loads(sys.stdin.buffer.read())
     from tailrace.connectors import registry
 
-    reading = registry.find(config.connector).load_held()
+    reading = registry.find(config.connector).load_consistent_read()
     assert reading is not None
     try:
         held = reading(config, settings)

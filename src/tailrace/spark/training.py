@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from tailrace.spark.processes import release
 from tailrace.spark.session import session
 from tailrace.spark.startup.archive import COMMAND
-from tailrace.spark.startup.warm import load_modules
+from tailrace.spark.startup.warm_workers import load_modules
 
 _PATIENCE_S = 120.0
 _TASKS = 4

@@ -13,7 +13,7 @@ from tailrace.columns.table import TableId, TableSchema
 from tailrace.columns.typed import OF_TABLES, TYPED_COLUMNS, UPDATE, VARIANT, TypedRows, typed_schema
 from tailrace.config import Config
 from tailrace.connectors import registry
-from tailrace.connectors.captured import Captured
+from tailrace.connectors.captured_tables import CapturedTables
 from tailrace.errors import ConfigError
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.table_plan import table_plan
@@ -28,7 +28,7 @@ def typed_type(config: Config) -> StructType:
 
     Raises TailraceError.
     """
-    capturing = registry.find(config.connector).load_captured()
+    capturing = registry.find(config.connector).load_captured_tables()
     variants = dict.fromkeys(OF_TABLES, VARIANT)
     if capturing is None:
         return from_arrow_schema(typed_schema(_columns(config, (*TYPED_COLUMNS, UPDATE)), variants))
@@ -42,7 +42,7 @@ def typed_type(config: Config) -> StructType:
     return from_arrow_schema(typed_schema(_columns(config, TYPED_COLUMNS), variants))
 
 
-def _of_table(config: Config, captured: Captured, settings: EventSettings) -> StructType:
+def _of_table(config: Config, captured: CapturedTables, settings: EventSettings) -> StructType:
     (table,) = captured.tables
     kinds = table_kinds(table_plan(table, settings, captured.form).layouts)
     known = [name for name in TYPED_COLUMNS if not pa.types.is_null(kinds.get(name, pa.string()))]

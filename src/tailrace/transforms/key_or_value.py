@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from tailrace.columns.logical import ABSENT, LogicalType
 from tailrace.formats.arrow import folded
-from tailrace.records.layout import Computed, Constant, ImageColumn, Member, Node, RecordLayout, Struct
+from tailrace.records.layout import ComputedColumn, Constant, ImageColumn, Member, Node, RecordLayout, Struct
 from tailrace.records.nodes import as_shown, opened, with_defaults
-from tailrace.records.transform import Refused
+from tailrace.records.transform import RefusedRecord
 from tailrace.transforms.option_reader import OptionReader
 from tailrace.values.arrow import arrow_array, arrow_value
 
@@ -44,32 +44,32 @@ def is_missing(node: Node | None) -> bool:
 
 
 def required_struct(record: RecordLayout, which: str, transform: str) -> Struct:
-    """Return the key or the value as a struct. Raises Refused if it is none."""
+    """Return the key or the value as a struct. Raises RefusedRecord if it is none."""
     node = part(record, which)
     found = None if node is None else opened(node)
     if isinstance(found, Struct):
         return found
     what = "missing" if is_missing(node) else "no struct"
-    raise Refused(f"{transform} needs fields, and the {which} is {what}")
+    raise RefusedRecord(f"{transform} needs fields, and the {which} is {what}")
 
 
 def required_field(struct: Struct, which: str, field: str, transform: str) -> Node:
-    """Return a field of the key or the value. Raises Refused if there is none of this name."""
+    """Return a field of the key or the value. Raises RefusedRecord if there is none of this name."""
     found = struct.part(field)
     if found is None:
-        raise Refused(f"{transform} finds no field {field} in the {which}")
+        raise RefusedRecord(f"{transform} finds no field {field} in the {which}")
     return found
 
 
 def copied(struct: Struct, members: tuple[Member, ...], transform: str) -> Struct:
     """Return a struct of these members with the name and version of `struct`, as Kafka Connect copies schemas.
 
-    Raises Refused if two members have the same name.
+    Raises RefusedRecord if two members have the same name.
     """
     names = [member.name for member in members]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise Refused(f"{transform} would make two fields {twice}")
+        raise RefusedRecord(f"{transform} would make two fields {twice}")
     return Struct(members, struct.name, struct.version)
 
 
@@ -81,16 +81,16 @@ def defaulted(members: tuple[Member, ...], on: bool) -> tuple[Member, ...]:
 
 
 def computed_of(node: Node, function: Callable[..., Any], kind: LogicalType, defaults: bool = True) -> Node:
-    """Apply a function to a node's values; the result of a constant is a constant. Raises Refused.
+    """Apply a function to a node's values; the result of a constant is a constant. Raises RefusedRecord.
 
     Without `defaults`, the function gets the nulls of a column that shows its default for nulls; its result then shows
     the default of `kind` for nulls.
     """
     if not defaults and isinstance(node, ImageColumn) and node.type.optional and node.column.null != _NULL:
         bare = replace(node, column=replace(node.column, null=_NULL))
-        found = Computed((as_shown(bare),), function, kind)
-        return found if kind.default in (ABSENT, None) else Computed((found,), partial(_or_default, kind), kind)
-    made = Computed((as_shown(node),), function, kind)
+        found = ComputedColumn((as_shown(bare),), function, kind)
+        return found if kind.default in (ABSENT, None) else ComputedColumn((found,), partial(_or_default, kind), kind)
+    made = ComputedColumn((as_shown(node),), function, kind)
     return folded(made) if isinstance(node, Constant) else made
 
 

@@ -7,6 +7,16 @@ types to conversions. A type without a family here has its own conversion, which
 """
 
 from tailrace.values.arrow import arrow, arrow_type, arrow_type_of, typed
-from tailrace.values.conversion import BY_VALUE, ColumnPlan, Conversion, Family, Typed
+from tailrace.values.conversion import BY_VALUE, ColumnPlan, Conversion, Family, TypedColumn
 
-__all__ = ["BY_VALUE", "ColumnPlan", "Conversion", "Family", "Typed", "arrow", "arrow_type", "arrow_type_of", "typed"]
+__all__ = [
+    "BY_VALUE",
+    "ColumnPlan",
+    "Conversion",
+    "Family",
+    "TypedColumn",
+    "arrow",
+    "arrow_type",
+    "arrow_type_of",
+    "typed",
+]

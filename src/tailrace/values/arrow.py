@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 
 from tailrace.columns.logical import STRING, LogicalType
 from tailrace.kernels.buffers import Bytes, readonly
-from tailrace.values.conversion import ColumnPlan, Conversion, Family, Typed, plain_value
+from tailrace.values.conversion import ColumnPlan, Conversion, Family, TypedColumn, plain_value
 from tailrace.values.json_text import Verbatim
-from tailrace.values.texts import LOST, NULL, VALUE, Flags, Shown, Texts, without_bad_text
+from tailrace.values.texts import LOST, NULL, VALUE, Flags, ShownValues, Texts, without_bad_text
 
 _MOST_KNOWN = 100_000
 _INTEGERS = {"int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64()}
@@ -179,14 +179,14 @@ def _literal(text: bytes, logical: LogicalType) -> Any:
     return arrow_value(json.loads(text, parse_float=Verbatim), logical)
 
 
-def typed_of(conversion: Conversion, texts: Texts) -> Typed:
+def typed_of(conversion: Conversion, texts: Texts) -> TypedColumn:
     """Return the values of texts, converted by the conversion's family."""
     logical = conversion.logical
     found = conversion.family.arrow(texts, logical, arrow_type_of(logical))
     return found or _plainly(conversion, texts)
 
 
-def _plainly(conversion: Conversion, texts: Texts) -> Typed:
+def _plainly(conversion: Conversion, texts: Texts) -> TypedColumn:
     """Return the values of texts, converted one at a time; equal texts are converted once."""
     outcome = np.zeros(len(texts), np.uint8)
     outcome[: len(texts.state)] = texts.state
@@ -198,7 +198,7 @@ def _plainly(conversion: Conversion, texts: Texts) -> Typed:
             if len(known) < _MOST_KNOWN:
                 known[text] = found
             outcome[row], values[row] = found
-    return Typed(arrow_array(values, conversion.logical), readonly(outcome))
+    return TypedColumn(arrow_array(values, conversion.logical), readonly(outcome))
 
 
 def _plain(conversion: Conversion, text: bytes) -> tuple[int, Any]:
@@ -222,17 +222,17 @@ def with_numbers(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def numbers_of(made_by: Callable[..., Any], texts: Texts, argument: int, of: pa.DataType) -> Typed:
+def numbers_of(made_by: Callable[..., Any], texts: Texts, argument: int, of: pa.DataType) -> TypedColumn:
     """Return the numbers that a kernel makes of texts, as an array of the 32-bit or 64-bit type `of`."""
     out, outcome = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.uint8)
     made_by(texts.data, texts.bounds, texts.state, argument, out, outcome)
     numbers: npt.NDArray[Any] = out.astype(np.int32) if of.bit_width == 32 else out
-    return Typed(pa.Array.from_buffers(of, len(texts), [None, pa.py_buffer(numbers)]), readonly(outcome))
+    return TypedColumn(pa.Array.from_buffers(of, len(texts), [None, pa.py_buffer(numbers)]), readonly(outcome))
 
 
-def strings_of(family: Family, texts: Texts) -> Typed | None:
+def strings_of(family: Family, texts: Texts) -> TypedColumn | None:
     """Return the strings that the family writes as JSON; valid only if they need no escapes."""
-    found = family.json(texts, Shown("", b"n", b"u", b""))
+    found = family.json(texts, ShownValues("", b"n", b"u", b""))
     if found is None:
         return None
     fragment = found[0]
@@ -243,4 +243,4 @@ def strings_of(family: Family, texts: Texts) -> Typed | None:
     outcome[sizes == 0] = LOST
     buffers = [None, pa.py_buffer(fragment.offsets), pa.py_buffer(fragment.data)]
     quoted = pa.Array.from_buffers(pa.binary(), len(texts), buffers)
-    return Typed(pc.binary_slice(quoted, 1, -1).cast(pa.string()), readonly(outcome))
+    return TypedColumn(pc.binary_slice(quoted, 1, -1).cast(pa.string()), readonly(outcome))

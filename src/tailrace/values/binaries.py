@@ -15,8 +15,8 @@ from tailrace.kernels.buffers import Bytes, Offsets, binary_array, readonly
 from tailrace.kernels.compiled import kernel
 from tailrace.kernels.programs import Fragment
 from tailrace.values.arrow import strings_of
-from tailrace.values.conversion import Conversion, Family, Typed
-from tailrace.values.texts import LOST, Ends, Int, Shown, Texts, put_literal, word, written
+from tailrace.values.conversion import Conversion, Family, TypedColumn
+from tailrace.values.texts import LOST, Ends, Int, ShownValues, Texts, put_literal, word, written
 
 _HEXADECIMAL = re.compile(r"\\x(?:[0-9a-f]{2})*")
 _QUOTE, _BACKSLASH, _X = 34, 92, 120
@@ -71,16 +71,16 @@ class Binaries(Family):
 
     mode: int
 
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
+    def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int]:
         return written(binaries, texts, shown, self.mode)
 
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn | None:
         if logical.connect != "bytes":
             return strings_of(self, texts)
         out, offsets = np.empty(texts.size // 2 + 1, np.uint8), np.zeros(len(texts) + 1, np.int32)
         outcome = np.zeros(len(texts), np.uint8)
         binary_values(texts.data, texts.bounds, texts.state, out, offsets, outcome)
-        return Typed(binary_array(out, offsets), readonly(outcome))
+        return TypedColumn(binary_array(out, offsets), readonly(outcome))
 
 
 @kernel(leaf=True)

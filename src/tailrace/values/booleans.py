@@ -13,8 +13,8 @@ from tailrace.kernels.buffers import Bytes, Offsets, readonly
 from tailrace.kernels.compiled import kernel
 from tailrace.kernels.programs import Fragment
 from tailrace.values.binaries import base64_text, put_base64
-from tailrace.values.conversion import Conversion, Family, Typed
-from tailrace.values.texts import LOST, Ends, Int, Shown, Texts, is_word, put_literal, word, written
+from tailrace.values.conversion import Conversion, Family, TypedColumn
+from tailrace.values.texts import LOST, Ends, Int, ShownValues, Texts, is_word, put_literal, word, written
 
 _ZERO, _QUOTE, _T = 48, 34, 116
 _TRUE, _FALSE = word(b"true"), word(b"false")
@@ -62,10 +62,10 @@ def bit_string(text: str) -> str:
 class Booleans(Family):
     """`t` and `f`, or `true` and `false`."""
 
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
+    def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int]:
         return written(booleans, texts, shown, 0)
 
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed:
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn:
         return _typed_words(texts, _LETTERS)
 
 
@@ -75,18 +75,18 @@ class Bits(Family):
 
     single: bool
 
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
+    def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int]:
         return written(bit_strings, texts, shown, int(self.single))
 
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn | None:
         return _typed_words(texts, _DIGITS) if self.single else None
 
 
-def _typed_words(texts: Texts, letters: Bytes) -> Typed:
+def _typed_words(texts: Texts, letters: Bytes) -> TypedColumn:
     """Return texts that are words for true and false; see `truths`."""
     out, outcome = np.zeros(len(texts), np.bool_), np.zeros(len(texts), np.uint8)
     truths(texts.data, texts.bounds, texts.state, letters, out, outcome)
-    return Typed(pa.array(out), readonly(outcome))
+    return TypedColumn(pa.array(out), readonly(outcome))
 
 
 @kernel(leaf=True)

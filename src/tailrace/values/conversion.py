@@ -13,12 +13,12 @@ from tailrace.kernels.buffers import Bytes
 from tailrace.kernels.programs import Fragment
 from tailrace.values.json_text import dumps
 from tailrace.values.shapes import Shape
-from tailrace.values.texts import LOST, NULL, VALUE, Shown, Texts, strings_fragment
+from tailrace.values.texts import LOST, NULL, VALUE, ShownValues, Texts, strings_fragment
 
 _MOST_KNOWN = 100_000
 
 
-class Typed(NamedTuple):
+class TypedColumn(NamedTuple):
     """The values of a column as an Arrow array, and the outcome of each row, as in `values.texts`.
 
     `outcome` is empty if every row has a value. The array has arbitrary values in rows without one.
@@ -36,11 +36,11 @@ class Family:
     If they return None, the plain conversion is used.
     """
 
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int] | None:
+    def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int] | None:
         """Return the JSON of the texts, and how many could not be converted."""
         return None
 
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn | None:
         """Return the values of the texts as an array of the type `of`, which is that of `logical`."""
         return None
 
@@ -99,12 +99,12 @@ class ColumnPlan:
     shape: Shape | None = None
 
 
-def fragment_of(conversion: Conversion, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
+def fragment_of(conversion: Conversion, texts: Texts, shown: ShownValues) -> tuple[Fragment, int]:
     """Return the JSON of texts, converted by the conversion's family, and how many could not be converted."""
     return conversion.family.json(texts, shown) or _plainly(conversion, texts, shown)
 
 
-def _plainly(conversion: Conversion, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
+def _plainly(conversion: Conversion, texts: Texts, shown: ShownValues) -> tuple[Fragment, int]:
     """Return the JSON of texts, converted one at a time, and how many failed; equal texts are converted once."""
     known: dict[bytes, bytes | None] = {}
     parts: list[bytes] = []

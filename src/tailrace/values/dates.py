@@ -29,9 +29,9 @@ from tailrace.values.calendar import (
     structured,
     whole,
 )
-from tailrace.values.conversion import Conversion, Family, Typed
+from tailrace.values.conversion import Conversion, Family, TypedColumn
 from tailrace.values.integers import put_integer
-from tailrace.values.texts import LOST, VALUE, Ends, Int, Shown, Texts, put_literal, written
+from tailrace.values.texts import LOST, VALUE, Ends, Int, ShownValues, Texts, put_literal, written
 
 DATE = semantic(INT32, "io.debezium.time.Date")
 ISO_DATE = semantic(STRING, "io.debezium.time.IsoDate")
@@ -97,10 +97,10 @@ class Dates(Family):
     iso: bool
     strict: bool
 
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
+    def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int]:
         return written(dates, texts, shown, int(self.iso) + 2 * int(self.strict))
 
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn | None:
         return strings_of(self, texts) if self.iso else numbers_of(date_values, texts, int(self.strict), of)
 
 

@@ -20,17 +20,17 @@ from tailrace.kernels.compiled import kernel
 from tailrace.kernels.programs import Fragment
 from tailrace.values.arrow import stored, strings_of
 from tailrace.values.binaries import base64_text, put_base64
-from tailrace.values.conversion import Conversion, Family, Typed
+from tailrace.values.conversion import Conversion, Family, TypedColumn
 from tailrace.values.floats import DOUBLES
 from tailrace.values.integers import is_integer, put_integer
-from tailrace.values.prepared import Prepared
+from tailrace.values.preparation import PreparedFamily
 from tailrace.values.texts import (
     LOST,
     VALUE,
     Bool,
     Ends,
     Int,
-    Shown,
+    ShownValues,
     Texts,
     is_word,
     put_bytes,
@@ -373,7 +373,7 @@ def as_scientific_text() -> Conversion:
 
 
 def as_double() -> Conversion:
-    return Conversion(DOUBLE, decimal_double, Prepared(shortest_texts, DOUBLES), zero=0.0)
+    return Conversion(DOUBLE, decimal_double, PreparedFamily(shortest_texts, DOUBLES), zero=0.0)
 
 
 def floating_as_text() -> Conversion:
@@ -527,45 +527,45 @@ class FixedDecimals(Family):
 
     scale: int
 
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int] | None:
+    def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int] | None:
         if texts.exceed(_LONG):
             return None
         return written(decimals, texts, shown, self.scale, each=48 + max(self.scale, 0))
 
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn | None:
         if not pa.types.is_decimal(of) or of.scale != self.scale or texts.exceed(_LONG):
             return None
         width = of.byte_width
         out, outcome = np.zeros((len(texts), width), np.uint8), np.zeros(len(texts), np.uint8)
         decimal_values(texts.data, texts.bounds, texts.state, self.scale, of.precision, out, outcome)
-        return Typed(pa.Array.from_buffers(of, len(texts), [None, pa.py_buffer(out)]), readonly(outcome))
+        return TypedColumn(pa.Array.from_buffers(of, len(texts), [None, pa.py_buffer(out)]), readonly(outcome))
 
 
 @dataclass(frozen=True, slots=True)
 class VariableDecimals(Family):
     """Numbers with a scale per value."""
 
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int] | None:
+    def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int] | None:
         return None if texts.exceed(_LONG) else written(decimals, texts, shown, VARIABLE_SCALE)
 
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn | None:
         numbers = texts.column.cast(pa.string())
         usual = pc.all(pc.match_substring_regex(numbers, _CANONICAL)).as_py()
         signed = pc.any(pc.match_substring_regex(numbers, _NEGATIVE_ZERO)).as_py()
         if not usual or signed or texts.exceed(MOST_DIGITS):
             return None
         shorter = pc.replace_substring_regex(numbers, r"(\.[0-9]*?)0+$", r"\1")
-        return Typed(pc.utf8_rtrim(shorter, "."), texts.state)
+        return TypedColumn(pc.utf8_rtrim(shorter, "."), texts.state)
 
 
 @dataclass(frozen=True, slots=True)
 class DecimalTexts(Family):
     """Numbers as text in plain digits."""
 
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
+    def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int]:
         return written(decimal_texts, texts, shown, 0)
 
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn | None:
         return strings_of(self, texts)
 
 

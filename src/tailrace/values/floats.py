@@ -14,10 +14,10 @@ from tailrace.columns.logical import DOUBLE, FLOAT, LogicalType
 from tailrace.kernels.buffers import Bytes, Offsets, readonly
 from tailrace.kernels.compiled import kernel
 from tailrace.kernels.programs import Fragment
-from tailrace.values.conversion import Conversion, Family, Typed
+from tailrace.values.conversion import Conversion, Family, TypedColumn
 from tailrace.values.integers import put_integer
 from tailrace.values.json_text import Verbatim, java_number
-from tailrace.values.texts import LOST, VALUE, Ends, Int, Shown, Texts, put_bytes, put_literal, word, written
+from tailrace.values.texts import LOST, VALUE, Ends, Int, ShownValues, Texts, put_bytes, put_literal, word, written
 
 LONGEST_FLOAT = 400
 """The most characters of a floating-point number's text without its sign; servers send at most 24."""
@@ -51,10 +51,10 @@ class Floats(Family):
 
     single: bool
 
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
+    def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int]:
         return written(floats, texts, shown, int(self.single))
 
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn | None:
         outcome = np.zeros(len(texts), np.uint8)
         are_floats(texts.data, texts.bounds, texts.state, outcome)
         numbers = texts.column if (outcome == VALUE).all() else texts.column.filter(pa.array(outcome == VALUE))
@@ -62,7 +62,7 @@ class Floats(Family):
         if len(numbers) < len(texts):
             rows = np.cumsum(outcome == VALUE) - 1
             numbers = numbers.take(pa.array(rows, mask=outcome != VALUE))
-        return Typed(numbers, readonly(outcome))
+        return TypedColumn(numbers, readonly(outcome))
 
 
 SINGLES, DOUBLES = Floats(True), Floats(False)

@@ -9,7 +9,7 @@ from tailrace.kernels.programs import Fragment
 from tailrace.values.conversion import ColumnPlan, fragment_of, plain_text
 from tailrace.values.integers import integers_fragment
 from tailrace.values.lsns import lsn_texts
-from tailrace.values.texts import Flags, Shown, strings_fragment, without_bad_text
+from tailrace.values.texts import Flags, ShownValues, strings_fragment, without_bad_text
 
 __all__ = [
     "column_fragment",
@@ -43,7 +43,7 @@ def json_array(fragment: Fragment) -> pa.Array:
 def column_fragment(plan: ColumnPlan, column: pa.Array, unavailable: Flags | None) -> tuple[Fragment, int]:
     """Return the JSON of a column's values, and how many of them could not be converted and are shown as null."""
     texts, bad = without_bad_text(column, unavailable)
-    shown = Shown(plan.source_name, plan.null, plan.unavailable, plan.null)
+    shown = ShownValues(plan.source_name, plan.null, plan.unavailable, plan.null)
     fragment, lost = fragment_of(plan.conversion, texts, shown)
     return fragment, lost if bad is None else lost + int(bad.sum())
 

@@ -24,7 +24,7 @@ from tailrace.values.texts import (
     VALUE,
     Ends,
     Int,
-    Shown,
+    ShownValues,
     Texts,
     literals_of,
     output,
@@ -87,7 +87,7 @@ def geometry(text: str) -> dict[str, Any]:
 class Points(Family):
     """Points: two doubles in parentheses."""
 
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int] | None:
+    def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int] | None:
         found = listed(_ELEMENTS, texts)
         try:
             numbers = found.items.cast(pa.string()).cast(pa.float64())

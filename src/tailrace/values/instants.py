@@ -48,8 +48,8 @@ from tailrace.values.clock import (
     read_clock,
     read_offset,
 )
-from tailrace.values.conversion import Conversion, Family, Typed
-from tailrace.values.texts import LOST, VALUE, Bool, Ends, Int, Shown, Texts, put_literal, written
+from tailrace.values.conversion import Conversion, Family, TypedColumn
+from tailrace.values.texts import LOST, VALUE, Bool, Ends, Int, ShownValues, Texts, put_literal, written
 from tailrace.values.timestamps import (
     INFINITY_US,
     MINUS_INFINITY_US,
@@ -194,10 +194,10 @@ class Instants(Family):
 
     digits: int
 
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
+    def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int]:
         return written(instants, texts, shown, self.digits)
 
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed:
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn:
         return numbers_of(instant_values, texts, self.digits, of)
 
 
@@ -205,10 +205,10 @@ class Instants(Family):
 class OffsetTimestamps(Family):
     """Timestamps in ns, at their own offset."""
 
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
+    def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int]:
         return written(offset_timestamps, texts, shown, 0)
 
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed:
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn:
         return numbers_of(offset_timestamp_values, texts, 0, of)
 
 

@@ -14,9 +14,9 @@ from tailrace.columns.logical import INT16, INT32, INT64, LogicalType
 from tailrace.kernels.buffers import Bytes, Offsets, move, readonly
 from tailrace.kernels.compiled import kernel
 from tailrace.kernels.programs import Fragment
-from tailrace.values.conversion import Conversion, Family, Typed
+from tailrace.values.conversion import Conversion, Family, TypedColumn
 from tailrace.values.json_text import Verbatim
-from tailrace.values.texts import Ends, Int, Shown, Texts, put_literal, word, written
+from tailrace.values.texts import Ends, Int, ShownValues, Texts, put_literal, word, written
 
 _BITS = {16: INT16, 32: INT32, 64: INT64}
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
@@ -49,21 +49,21 @@ class Integers(Family):
     """Integers of up to 64 bits, without plus sign or leading zeros. With any other text, the column is converted
     plainly."""
 
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int] | None:
+    def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int] | None:
         if not are_integers(texts.data, texts.bounds, texts.state):
             return None
         if len(texts.state) == 0:
             return Fragment(texts.data, texts.bounds), 0
         return written(verbatim, texts, shown, 0)
 
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn | None:
         if not are_integers(texts.data, texts.bounds, texts.state):
             return None
         out = np.empty(len(texts), np.int64)
         integer_values(texts.data, texts.bounds, texts.state, out)
         numbers = pa.array(out)
         try:
-            return Typed(numbers if of == numbers.type else numbers.cast(of), texts.state)
+            return TypedColumn(numbers if of == numbers.type else numbers.cast(of), texts.state)
         except pa.ArrowInvalid:
             # One of them exceeds the type's bits; Arrow does not say which.
             return None

@@ -16,9 +16,9 @@ from tailrace.kernels.compiled import kernel
 from tailrace.kernels.programs import Fragment
 from tailrace.values.arrow import numbers_of, stored
 from tailrace.values.calendar import DAY_US, INT64_MAX, Found, Parts, structured, two_digits, whole
-from tailrace.values.conversion import Conversion, Family, Typed
+from tailrace.values.conversion import Conversion, Family, TypedColumn
 from tailrace.values.integers import put_integer
-from tailrace.values.texts import LOST, VALUE, Ends, Int, Shown, Texts, is_word, put_literal, word, written
+from tailrace.values.texts import LOST, VALUE, Ends, Int, ShownValues, Texts, is_word, put_literal, word, written
 
 MICRO_DURATION = semantic(INT64, "io.debezium.time.MicroDuration")
 INTERVAL = semantic(STRING, "io.debezium.time.Interval")
@@ -98,10 +98,10 @@ def structured_duration(digits: int) -> Callable[[str], Parts]:
 class Intervals(Family):
     """Intervals in µs."""
 
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
+    def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int]:
         return written(intervals, texts, shown, 0)
 
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed:
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn:
         return numbers_of(interval_values, texts, 0, of)
 
 

@@ -14,9 +14,9 @@ from tailrace.kernels.buffers import Bytes, Offsets, binary_array, move, readonl
 from tailrace.kernels.compiled import kernel
 from tailrace.kernels.programs import Fragment
 from tailrace.values.arrow import typed_of
-from tailrace.values.conversion import Conversion, Family, Typed, fragment_of
+from tailrace.values.conversion import Conversion, Family, TypedColumn, fragment_of
 from tailrace.values.floats import floating, shortest
-from tailrace.values.texts import LOST, VALUE, Ends, Flags, Int, Shown, Texts, literals_of, output, put_literal
+from tailrace.values.texts import LOST, VALUE, Ends, Flags, Int, ShownValues, Texts, literals_of, output, put_literal
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ def array_of(element: Callable[[str], Any], nulls: bool, delimiter: str = ",") -
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListElements:
     """The elements of all texts of a column: row i has the `items` from `first[i]` to `first[i + 1]`, exclusive.
 
     `outcome` is the outcome of each text, as in `values.texts`; a row without a value has no elements.
@@ -312,7 +312,7 @@ class Listed:
     outcome: Bytes
 
 
-def listed(elements: Elements, texts: Texts) -> Listed:
+def listed(elements: Elements, texts: Texts) -> ListElements:
     """Return the texts' elements as a column."""
     rows, begin, end = len(texts), int(texts.bounds[0]), int(texts.bounds[-1])
     most = int(most_elements(texts.data, begin, end, ord(elements.delimiter))) + rows
@@ -324,14 +324,14 @@ def listed(elements: Elements, texts: Texts) -> Listed:
     count = int(first[-1])
     kept = present[:count]
     column = binary_array(items, offsets[: count + 1], None if kept.all() else kept)
-    return Listed(column, readonly(first), readonly(outcome))
+    return ListElements(column, readonly(first), readonly(outcome))
 
 
-def items_fragment(conversion: Conversion, items: pa.Array, shown: Shown) -> Fragment:
+def items_fragment(conversion: Conversion, items: pa.Array, shown: ShownValues) -> Fragment:
     """Return the JSON of elements, empty for those that could not be converted."""
     if not len(items):
         return Fragment(readonly(np.zeros(1, np.uint8)), readonly(np.zeros(2, np.int32)))
-    return fragment_of(conversion, Texts.of(items), Shown(shown.column, b"null", b"null", b""))[0]
+    return fragment_of(conversion, Texts.of(items), ShownValues(shown.column, b"null", b"null", b""))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +343,7 @@ class Lists(Family):
     def way(self) -> Hashable:
         return Lists, self.elements.way()
 
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
+    def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int]:
         found = listed(self.elements, texts)
         inner = items_fragment(self.elements.conversion, found.items, shown)
         literals, ends = literals_of(shown)
@@ -353,7 +353,7 @@ class Lists(Family):
         lost = join(inner.data, inner.offsets, inner.quoted, found.first, found.outcome, literals, ends, out, offsets)
         return Fragment(readonly(out), readonly(offsets)), int(lost)
 
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed:
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn:
         found = listed(self.elements, texts)
         inner = typed_of(self.elements.conversion, Texts.of(found.items))
         outcome, values = found.outcome.copy(), inner.values
@@ -362,4 +362,4 @@ class Lists(Family):
             rows = np.repeat(np.arange(len(texts)), np.diff(found.first))
             outcome[rows[inner.outcome == LOST]] = LOST
         buffers = [None, pa.py_buffer(found.first)]
-        return Typed(pa.Array.from_buffers(of, len(texts), buffers, children=[values]), readonly(outcome))
+        return TypedColumn(pa.Array.from_buffers(of, len(texts), buffers, children=[values]), readonly(outcome))

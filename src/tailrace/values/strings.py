@@ -11,8 +11,8 @@ from tailrace.columns.logical import STRING, LogicalType, semantic
 from tailrace.kernels.buffers import Bytes, Offsets, move
 from tailrace.kernels.compiled import kernel
 from tailrace.kernels.programs import Fragment
-from tailrace.values.conversion import Conversion, Family, Typed
-from tailrace.values.texts import Ends, Int, Shown, Texts, is_ascii, put_literal, word, written
+from tailrace.values.conversion import Conversion, Family, TypedColumn
+from tailrace.values.texts import Ends, Int, ShownValues, Texts, is_ascii, put_literal, word, written
 
 UUID = semantic(STRING, "io.debezium.data.Uuid")
 JSON = semantic(STRING, "io.debezium.data.Json")
@@ -47,16 +47,16 @@ def string(text: str) -> str:
 class Strings(Family):
     """Unchanged texts."""
 
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
+    def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int]:
         escapes = int(count_escapes(texts.data, int(texts.bounds[0]), int(texts.bounds[-1])))
         if len(texts.state) == 0 and escapes == 0:
             return Fragment(texts.data, texts.bounds, quoted=True), 0
         return written(strings, texts, shown, escapes, each=2, more=8 * escapes)
 
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed:
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn:
         # a cast would check for invalid UTF-8, character by character
         plain = is_ascii(texts.data, int(texts.bounds[0]), int(texts.bounds[-1]))
-        return Typed(texts.column.view(of) if plain else texts.column.cast(of), texts.state)
+        return TypedColumn(texts.column.view(of) if plain else texts.column.cast(of), texts.state)
 
 
 STRINGS = Strings()

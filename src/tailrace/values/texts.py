@@ -37,7 +37,7 @@ _MAX_ROOM = 2**31 - 1
 _NO_STATE = readonly(np.zeros(0, np.uint8))
 
 
-class Shown(NamedTuple):
+class ShownValues(NamedTuple):
     """The JSON of a column's null, of an unchanged TOAST value and of a text that could not be converted."""
 
     column: str
@@ -90,7 +90,7 @@ def state_of(column: pa.Array, unavailable: Flags | None) -> Bytes:
     return readonly(state)
 
 
-def literals_of(shown: Shown) -> tuple[Bytes, Ends]:
+def literals_of(shown: ShownValues) -> tuple[Bytes, Ends]:
     """Return the kernels' arguments `literals` and `ends`."""
     return _literals(shown.null, shown.unavailable, shown.lost)
 
@@ -101,7 +101,7 @@ def _literals(*texts: bytes) -> tuple[Bytes, Ends]:
     return readonly(np.frombuffer(b"".join(texts) + b"\0", np.uint8)), readonly(ends)
 
 
-def output(room: int, rows: int, shown: Shown) -> tuple[Bytes, Offsets]:
+def output(room: int, rows: int, shown: ShownValues) -> tuple[Bytes, Offsets]:
     """Return the kernels' arguments `out` and `offsets`. Raises ExceedsArrow for more than 2 GiB."""
     if room > _MAX_ROOM:
         raise ExceedsArrow(f"The values of column {shown.column} in one block exceed 2 GiB as JSON.")
@@ -109,7 +109,7 @@ def output(room: int, rows: int, shown: Shown) -> tuple[Bytes, Offsets]:
 
 
 def written(
-    written_by: Callable[..., Any], texts: Texts, shown: Shown, argument: int, *, each: int = 48, more: int = 0
+    written_by: Callable[..., Any], texts: Texts, shown: ShownValues, argument: int, *, each: int = 48, more: int = 0
 ) -> tuple[Fragment, int]:
     """Return the JSON of texts by a kernel, and how many could not be converted.
 

@@ -32,9 +32,9 @@ from tailrace.values.clock import (
     read_offset,
     unit_of,
 )
-from tailrace.values.conversion import Conversion, Family, Typed
+from tailrace.values.conversion import Conversion, Family, TypedColumn
 from tailrace.values.integers import put_integer
-from tailrace.values.texts import LOST, VALUE, Ends, Int, Shown, Texts, put_literal, written
+from tailrace.values.texts import LOST, VALUE, Ends, Int, ShownValues, Texts, put_literal, written
 
 TIME = semantic(INT32, "io.debezium.time.Time")
 MICRO_TIME = semantic(INT64, "io.debezium.time.MicroTime")
@@ -125,10 +125,10 @@ class Times(Family):
     unit: int
     fine: bool
 
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
+    def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int]:
         return written(fine_times if self.fine else times, texts, shown, self.unit)
 
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn | None:
         if self.unit == ISO:
             return strings_of(self, texts)
         return numbers_of(fine_time_values if self.fine else time_values, texts, self.unit, of)
@@ -138,10 +138,10 @@ class Times(Family):
 class ZonedTimes(Family):
     """Times of day with an offset, as text in UTC."""
 
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
+    def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int]:
         return written(times, texts, shown, _ZONED)
 
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn | None:
         return strings_of(self, texts)
 
 

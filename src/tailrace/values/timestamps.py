@@ -55,10 +55,10 @@ from tailrace.values.clock import (
     read_clock_ns,
     unit_of,
 )
-from tailrace.values.conversion import Conversion, Family, Typed
+from tailrace.values.conversion import Conversion, Family, TypedColumn
 from tailrace.values.dates import strict_date_days
 from tailrace.values.integers import put_integer
-from tailrace.values.texts import LOST, VALUE, Bool, Ends, Int, Shown, Texts, put_literal, written
+from tailrace.values.texts import LOST, VALUE, Bool, Ends, Int, ShownValues, Texts, put_literal, written
 
 TIMESTAMP = semantic(INT64, "io.debezium.time.Timestamp")
 MICRO_TIMESTAMP = semantic(INT64, "io.debezium.time.MicroTimestamp")
@@ -198,10 +198,10 @@ class Timestamps(Family):
     unit: int
     fine: bool
 
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
+    def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int]:
         return written(fine_timestamps if self.fine else timestamps, texts, shown, self.unit)
 
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn | None:
         if self.unit == ISO:
             return strings_of(self, texts)
         return numbers_of(fine_timestamp_values if self.fine else timestamp_values, texts, self.unit, of)

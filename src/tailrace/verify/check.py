@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from tailrace.columns.blocks import LAST, ROWS
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.connectors import registry
-from tailrace.connectors.consistent_read import Compared as Snapshot
+from tailrace.connectors.consistent_read import ComparedSource as Snapshot
 from tailrace.errors import ConfigError, SinkError
 from tailrace.events.event_settings import EventSettings
 from tailrace.sinks.tables.names import Names
 from tailrace.sinks.tables.statements import DELETED
 from tailrace.spark.lock import is_held
-from tailrace.verify.comparison import Key, Side, comparable, compare, counting_session
-from tailrace.verify.moments import Newest, newest, version_at
+from tailrace.verify.comparison import ComparedSide, Key, comparable, compare, counting_session
+from tailrace.verify.moments import WholeMoment, newest, version_at
 from tailrace.verify.rows import TableForm, source_side, table_side
 
 if TYPE_CHECKING:
@@ -73,12 +73,12 @@ class TableResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerificationResult:
     """The results of all tables. Position, moment and `is_running` (of the pipeline) are from the last comparison."""
 
     tables: tuple[TableResult, ...]
     position: str
-    moment: Newest
+    moment: WholeMoment
     is_running: bool
 
     @property
@@ -103,7 +103,9 @@ class Verification:
         self._options = options | {"row.blocks": LAST}
         self._settings = replace(EventSettings.from_options(source, "verify"), blocks=ROWS)
 
-    def run(self, names: Sequence[str], wait_s: float, clock: Callable[[], float] = time.monotonic) -> Verified:
+    def run(
+        self, names: Sequence[str], wait_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> VerificationResult:
         """Compare the named tables; without names all captured tables.
 
         While a pipeline runs, undecided keys are compared again for `wait_s` seconds. Raises TailraceError.
@@ -119,13 +121,13 @@ class Verification:
             verified = self._look(pending, verified, wait_s, clock)
         return verified
 
-    def newest(self, verified: Verified) -> Newest:
+    def newest(self, verified: VerificationResult) -> WholeMoment:
         """Return the tables' newest moment: that of `verified` or a later one."""
         return newest(self._counting, self.sink.path, verified.moment.position)
 
     def _look(
-        self, names: Sequence[str], before: Verified | None, wait_s: float, clock: Callable[[], float]
-    ) -> Verified:
+        self, names: Sequence[str], before: VerificationResult | None, wait_s: float, clock: Callable[[], float]
+    ) -> VerificationResult:
         """Compare the named tables once. Of tables that are in `before`, only undecided keys get a new result."""
         known = {str(table.table): table for table in before.tables} if before else {}
         with closing(self._snapshot(names)) as snapshot:
@@ -148,7 +150,7 @@ class Verification:
             if is_running is None:
                 # a pipeline with a checkpoint on another host may run there
                 is_running = self._checkpoint is None or is_held(self._checkpoint)
-            return Verified(tuple(known.values()), snapshot.position, moment.result(), is_running)
+            return VerificationResult(tuple(known.values()), snapshot.position, moment.result(), is_running)
 
     @staticmethod
     def _told(snapshot: Snapshot, wait_s: float, clock: Callable[[], float]) -> bool:
@@ -161,7 +163,7 @@ class Verification:
     def _snapshot(self, names: Sequence[str]) -> Snapshot:
         chosen = ",".join(re.escape(name).replace(",", r"\,") for name in names) or ".*"
         options = self._options | {"snapshot.include.collection.list": chosen}
-        opening = registry.find(self._connector).load_compared()
+        opening = registry.find(self._connector).load_verify_source()
         assert opening is not None
         return opening(registry.parse(self._connector, options), self._settings)
 
@@ -183,13 +185,13 @@ class Verification:
     def _path(self, table: TableId) -> str:
         return self.sink.names.path(self.sink.path, (table.database, table.schema, table.table))
 
-    def _compared(self, snapshot: Snapshot, table: TableSchema, moment: Future[Newest]) -> TableResult:
+    def _compared(self, snapshot: Snapshot, table: TableSchema, moment: Future[WholeMoment]) -> TableResult:
         """Compare the source with the table, without regard to the changes between position and moment."""
         form = snapshot.form
         shape = TableForm.of_documents() if form is None else TableForm.of(table, self._settings, form)
         result = TableResult(table.id, self._path(table.id), shape, snapshot.condition)
 
-        def side() -> Side:
+        def side() -> ComparedSide:
             result.version = version_at(self._counting, result.path, moment.result(), self._name(result.path))
             where = f"{DELETED} = 'false'" if self.sink.keeps_deletes else _CURRENT[self.sink.mode]
             return table_side(self._spark, self._counting, result.path, result.version, shape, where)
@@ -203,7 +205,7 @@ class Verification:
         return path.removeprefix(f"{self.sink.path}/")
 
 
-def _decide(result: TableResult, snapshot: Snapshot, table: TableSchema, moment: Newest, is_told: bool) -> None:
+def _decide(result: TableResult, snapshot: Snapshot, table: TableSchema, moment: WholeMoment, is_told: bool) -> None:
     """Move keys that changed between position and moment from `differing` to `undecided`.
 
     Unless `is_told`, the log does not show all changes between them, and all keys are undecided.
@@ -224,8 +226,8 @@ def _decide(result: TableResult, snapshot: Snapshot, table: TableSchema, moment:
 def demand(connector: str, sink: Lake, source: Config) -> None:
     """Raise ConfigError or SinkError if tables of this connector, mode or configuration cannot be compared."""
     found = registry.find(connector)
-    if found.load_compared() is None:
-        there = [one.title for one in registry.known() if one.load_compared() is not None]
+    if found.load_verify_source() is None:
+        there = [one.title for one in registry.known() if one.load_verify_source() is not None]
         raise ConfigError(
             f"tailrace verify does not support {found.title} yet.", f"It compares tables of {', '.join(there)}."
         )

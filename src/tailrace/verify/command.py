@@ -15,7 +15,7 @@ from tailrace.connectors.signalling import demand_channel
 from tailrace.errors import ConfigError, SinkError
 from tailrace.pipeline import Pipeline
 from tailrace.verify.arguments import DIFFERENT
-from tailrace.verify.check import Lake, TableResult, Verification, Verified, demand
+from tailrace.verify.check import Lake, TableResult, Verification, VerificationResult, demand
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +64,7 @@ def verify(spark: SparkSession, configured: RunConfig, sink: Lake, arguments: ar
     return 0 if verified.is_clean else DIFFERENT
 
 
-def lines(verified: Verified, limit: int) -> Iterator[str]:
+def lines(verified: VerificationResult, limit: int) -> Iterator[str]:
     """Yield the lines of the report: for each table a summary and at most `limit` keys."""
     for table in verified.tables:
         counted = Counter(kind for _, kind in _entries(table))
@@ -77,7 +77,7 @@ def lines(verified: Verified, limit: int) -> Iterator[str]:
             yield f"  and {len(entries) - max(limit, 0):,} more"
 
 
-def write(path: Path, verified: Verified) -> None:
+def write(path: Path, verified: VerificationResult) -> None:
     """Write all keys to a file, one JSON object per line. Raises SinkError if that fails."""
     try:
         with path.open("w", encoding="utf-8") as file:

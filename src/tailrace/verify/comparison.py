@@ -22,7 +22,7 @@ MISSING, EXTRA, DIFFERENT, DUPLICATE = "missing", "extra", "different", "duplica
 """The differences of a key: no row in the table, no row in the source, the rows differ, several rows in the table."""
 
 
-class Side(Protocol):
+class ComparedSide(Protocol):
     """The rows of the source or of a table, as hashes."""
 
     def summary(self) -> Summary:
@@ -78,7 +78,7 @@ def counting_session(spark: SparkSession) -> SparkSession:
     return found
 
 
-def compare(source: Side, table: Callable[[], Side], keys: Sequence[str]) -> tuple[int, dict[Key, str]]:
+def compare(source: ComparedSide, table: Callable[[], ComparedSide], keys: Sequence[str]) -> tuple[int, dict[Key, str]]:
     """Return the number of the source's rows, and the differing keys with what is wrong.
 
     Reads both sides at the same time, the source while `table` is called. Reads them again only if chunks differ.
@@ -93,7 +93,7 @@ def compare(source: Side, table: Callable[[], Side], keys: Sequence[str]) -> tup
     return rows, _differing(source, theirs, keys, differing) if differing else {}
 
 
-def _differing(source: Side, table: Side, keys: Sequence[str], chunks: Sequence[int]) -> dict[Key, str]:
+def _differing(source: ComparedSide, table: ComparedSide, keys: Sequence[str], chunks: Sequence[int]) -> dict[Key, str]:
     """Return the keys whose rows differ, in these chunks, with what is wrong."""
     from pyspark.sql.functions import expr
 

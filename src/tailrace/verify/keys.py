@@ -14,7 +14,7 @@ _DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Far:
+class FarMoment:
     """A date or timestamp before the year 1 or after 9999, in days or µs since 1970; instants have a `zone`.
 
     Its text ends with BC for years before 1, as databases with such values read it.
@@ -35,7 +35,7 @@ class Far:
 
 
 def values_of(array: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return the values of an array: instants in UTC, dates and timestamps outside Python's range as `Far`."""
+    """Return the values of an array: instants in UTC, dates and timestamps outside Python's range as `FarMoment`."""
     kind = array.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         array = array.cast(pa.timestamp(kind.unit, "UTC"))
@@ -54,20 +54,20 @@ def _value(one: pa.Scalar) -> Any:
         if pa.types.is_list(kind):
             return values_of(one.values)
         if pa.types.is_date32(kind):
-            return Far(one.cast(pa.int32()).as_py(), True)
+            return FarMoment(one.cast(pa.int32()).as_py(), True)
         if pa.types.is_timestamp(kind):
             number = one.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()).as_py()
-            return Far(number, zone="" if kind.tz is None else "+00")
+            return FarMoment(number, zone="" if kind.tz is None else "+00")
         raise
 
 
 def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Return an array of the type `kind` from values of `values_of`."""
-    if not any(isinstance(value, Far) for value in values):
+    if not any(isinstance(value, FarMoment) for value in values):
         return pa.array(values, kind)
     parts = [
         pa.array([value.number], pa.int32() if value.is_date else pa.int64()).cast(kind)
-        if isinstance(value, Far)
+        if isinstance(value, FarMoment)
         else pa.array([value], kind)
         for value in values
     ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.formats.base import told
-from tailrace.sinks.tables.formats.known import found_at
+from tailrace.sinks.tables.formats.detection import found_at
 from tailrace.sinks.tables.positions import positions_under
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _MORE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
+class WholeMoment:
     """A moment at which no transaction is half written. `versions` are the tables' versions after the batch `batch`."""
 
     batch: int
@@ -33,7 +33,7 @@ class Newest:
     versions: Mapping[str, int]
 
 
-def newest(spark: SparkSession, path: str, committed: str = "") -> Newest:
+def newest(spark: SparkSession, path: str, committed: str = "") -> WholeMoment:
     """Return the newest moment of the tables under `path`, which have the log up to the position `committed`.
 
     If the tables have nothing beyond `committed`, the last batch is such a moment even if it was not marked as whole:
@@ -56,10 +56,10 @@ def newest(spark: SparkSession, path: str, committed: str = "") -> Newest:
             "Let the pipeline run on until it has read changes that were made after the snapshot.",
         )
     position = row["position"] if row["whole"] else highest
-    return Newest(row["batch"], position, row["ordinal"], row["committed_at"], dict(row["versions"]))
+    return WholeMoment(row["batch"], position, row["ordinal"], row["committed_at"], dict(row["versions"]))
 
 
-def version_at(spark: SparkSession, path: str, moment: Newest, name: str) -> int | None:
+def version_at(spark: SparkSession, path: str, moment: WholeMoment, name: str) -> int | None:
     """Return the last version of the table at `path` before any batch after the moment; None if it did not exist then.
 
     `name` is the table's name in `moment.versions`. Later commits of other writers, before such a batch, are included.

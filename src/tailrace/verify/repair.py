@@ -20,11 +20,11 @@ from tailrace.config.files import RunConfig
 from tailrace.connectors import signalling
 from tailrace.errors import SinkError, TailraceError
 from tailrace.pipeline import Pipeline
-from tailrace.sinks.tables.formats.known import found_at
+from tailrace.sinks.tables.formats.detection import found_at
 from tailrace.sinks.tables.statements import DELETED, OP, Clause, Merge, literal, quoted
 from tailrace.snapshot.signals import Signal
 from tailrace.values.arrow import arrow_type_of
-from tailrace.verify.check import Lake, TableResult, Verification, Verified
+from tailrace.verify.check import Lake, TableResult, Verification, VerificationResult
 from tailrace.verify.comparison import DUPLICATE, EXTRA, Key
 from tailrace.verify.keys import array_of
 from tailrace.verify.moments import latest_version
@@ -48,7 +48,7 @@ class Repair:
         self._spark, self._verification, self._say = spark, verification, say
         self._run = reading_again(run)
 
-    def caught_up(self, verified: Verified) -> Verified:
+    def caught_up(self, verified: VerificationResult) -> VerificationResult:
         """If keys are undecided and the pipeline is stopped, run it to the end of the log and compare again.
 
         Raises TailraceError.
@@ -67,7 +67,7 @@ class Repair:
             pipeline.stop()
         return self._verification.run([str(table.table) for table in verified.tables], 0)
 
-    def run(self, verified: Verified, wait_s: float) -> Verified:
+    def run(self, verified: VerificationResult, wait_s: float) -> VerificationResult:
         """Repair differing rows, and compare again until the tables show it, for at most `wait_s` seconds.
 
         If no pipeline runs, runs the pipeline meanwhile. Raises TailraceError.
@@ -106,7 +106,7 @@ class Repair:
             self._say(signalling.send(self._run.source, signal))
         return len(wanted)
 
-    def _shown(self, before: Verified, pipeline: Pipeline | None, wait_s: float) -> Verified:
+    def _shown(self, before: VerificationResult, pipeline: Pipeline | None, wait_s: float) -> VerificationResult:
         """Compare until the requested rows no longer differ, for at most `wait_s` seconds; return the last result."""
         until = time.monotonic() + wait_s
         names = [str(table.table) for table in before.tables if not table.is_clean]
@@ -131,7 +131,7 @@ class Repair:
             after = self._verification.run(names, max(until - time.monotonic(), 0))
         seen = {str(table.table): table for table in after.tables}
         tables = tuple(seen.get(str(table.table), table) for table in before.tables)
-        return Verified(tables, after.position, after.moment, after.is_running)
+        return VerificationResult(tables, after.position, after.moment, after.is_running)
 
 
 def reading_again(run: RunConfig) -> RunConfig:
@@ -211,7 +211,7 @@ def _demand_mendable(table: TableResult) -> None:
             )
 
 
-def remove(spark: SparkSession, sink: Lake, table: TableResult, verified: Verified) -> None:
+def remove(spark: SparkSession, sink: Lake, table: TableResult, verified: VerificationResult) -> None:
     """Remove rows that only the table has, and all rows of keys with several rows.
 
     Rows that only the table has are marked as deleted with upsert-keep-deletes; in a history their versions end. Raises

@@ -20,13 +20,13 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import SourceForm
 from tailrace.events.packed_changes import storable, stored
 from tailrace.events.table_plan import table_plan
-from tailrace.sinks.tables.formats.base import Stored
-from tailrace.sinks.tables.formats.known import found_at
+from tailrace.sinks.tables.formats.base import StoredTable
+from tailrace.sinks.tables.formats.detection import found_at
 from tailrace.sinks.tables.statements import quoted, type_of
 from tailrace.spark.prefetch import ahead
 from tailrace.values.arrow import arrow_type_of, typed
 from tailrace.values.conversion import ColumnPlan
-from tailrace.verify.comparison import FrameSide, Side
+from tailrace.verify.comparison import ComparedSide, FrameSide
 from tailrace.verify.keys import values_of
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class GroupReader:
 
 
 @dataclass(frozen=True, slots=True)
-class Summing:
+class GroupSummary:
     """Maps numbers of task groups to one value: the summary of their rows. Worker."""
 
     reading: GroupReader
@@ -134,7 +134,7 @@ class Summing:
 
 
 @dataclass(frozen=True, slots=True)
-class Choosing:
+class GroupRows:
     """Maps numbers of task groups to the keys and hashes of their rows in `chunks`. Worker."""
 
     reading: GroupReader
@@ -169,13 +169,13 @@ class SourceRows:
         from tailrace.verify.hashes import Summary
 
         found = Summary()
-        for row in self._frame(Summing(self.reading, self.shape.form.key), "counts binary").collect():
+        for row in self._frame(GroupSummary(self.reading, self.shape.form.key), "counts binary").collect():
             found.join(Summary.read(row["counts"]))
         return found
 
     def rows(self, chunks: Sequence[int]) -> DataFrame:
         types = [self.shape.form.types[place] for place in self.shape.form.key]
-        choosing = Choosing(self.reading, self.shape.form.key, tuple(chunks))
+        choosing = GroupRows(self.reading, self.shape.form.key, tuple(chunks))
         return self._frame(choosing, f"{_declared(self.shape.keys, types)}, h bigint")
 
     def frame(self, spark: SparkSession) -> DataFrame:
@@ -187,7 +187,7 @@ class SourceRows:
         return self.spark.range(0, count, 1, max(count, 1)).mapInArrow(function, schema)
 
 
-def source_side(spark: SparkSession, counting: SparkSession, tasks: Sequence[Task], shape: TableForm) -> Side:
+def source_side(spark: SparkSession, counting: SparkSession, tasks: Sequence[Task], shape: TableForm) -> ComparedSide:
     """Return the rows that `tasks` read of one table as a side; for the sessions see FrameSide."""
     from tailrace.verify.hashes import is_hashed
 
@@ -203,7 +203,7 @@ def _declared(names: Sequence[str], types: Sequence[pa.DataType]) -> str:
 
 def table_side(
     spark: SparkSession, counting: SparkSession, path: str, version: int | None, shape: TableForm, where: str
-) -> Side:
+) -> ComparedSide:
     """Return the rows of the table at `path` at a version that fulfil `where`; no rows if `version` is None.
 
     Reading raises SinkError if the table lacks a column of the source, or has it with another type.
@@ -221,7 +221,7 @@ def table_side(
     return FrameSide(rows, shape.keys, spark, counting)
 
 
-def _demand_columns(stored: Stored, rows: DataFrame, shape: TableForm) -> None:
+def _demand_columns(stored: StoredTable, rows: DataFrame, shape: TableForm) -> None:
     has = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
     for name, kind in zip(shape.form.names, shape.form.types, strict=True):
         wanted = type_of(stored.held(kind))

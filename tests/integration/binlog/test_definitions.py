@@ -12,7 +12,7 @@ from tailrace.connectors.binlog.dialect import DIALECTS
 from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
 from tailrace.connectors.binlog.schema.definitions import Definitions, State
-from tailrace.connectors.binlog.schema.opening import initial_state
+from tailrace.connectors.binlog.schema.first_definitions import initial_state
 from tailrace.connectors.binlog.schema.sql_types import sql_type
 from tailrace.connectors.binlog.schema.statement import Place, Statement
 from tailrace.connectors.binlog.schema.tables import column_of

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tailrace.config import Config, parse
-from tailrace.connectors.binlog.captured import captured
+from tailrace.connectors.binlog.captured_tables import captured
 from tailrace.connectors.binlog.consistent_read import held
 from tailrace.connectors.binlog.row_lookup import owned_gtids, present
 from tailrace.connectors.binlog.server.connection import connect

@@ -12,7 +12,7 @@ import pytest
 from tailrace.columns.blocks import ROWS
 from tailrace.columns.table import TableSchema
 from tailrace.connectors import registry
-from tailrace.connectors.consistent_read import Compared
+from tailrace.connectors.consistent_read import ComparedSource
 from tailrace.errors import ConfigError
 from tailrace.events.event_settings import EventSettings
 from tdsserver.process import TestDatabase
@@ -20,22 +20,22 @@ from tests.fix_db2 import Db2Database
 from tests.waiting import until
 
 
-def opened(connector: str, options: dict[str, str]) -> Compared:
+def opened(connector: str, options: dict[str, str]) -> ComparedSource:
     """Return a reader of the source, not begun."""
     config = registry.parse(connector, options | {"topic.prefix": "p", "row.blocks": "last"})
-    opening = registry.find(connector).load_compared()
+    opening = registry.find(connector).load_verify_source()
     assert opening is not None
     return opening(config, replace(EventSettings.from_options(config, "verify"), blocks=ROWS))
 
 
-def rows(of: Compared, table: TableSchema) -> list[tuple[Any, ...]]:
+def rows(of: ComparedSource, table: TableSchema) -> list[tuple[Any, ...]]:
     """Return the rows of a table in comparable form."""
     batches = [batch for task in of.of_table(table) for batch in task.read()]
     found = [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
     return sorted(found, key=repr)
 
 
-def keys(of: Compared, table: TableSchema, after: str) -> list[tuple[bytes, ...]]:
+def keys(of: ComparedSource, table: TableSchema, after: str) -> list[tuple[bytes, ...]]:
     """Return the keys that changes after a position touch."""
     touched = of.touched(table, after, of.position)
     assert not touched.everything

@@ -16,8 +16,8 @@ import pytest
 from tailrace.connectors.changetables.log.sessions import close_idle
 from tailrace.connectors.db2.dialect import Db2Session, dialect
 from tailrace.connectors.db2.setup.advice import least
-from tailrace.connectors.db2.setup.outset import look
 from tailrace.connectors.db2.setup.prerequisites import check, demand
+from tailrace.connectors.db2.setup.survey import look
 from tailrace.connectors.registry import parse
 from tailrace.errors import PrerequisiteError
 from tests.fix_db2 import Db2Database, dsn

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from tailrace.columns.batch import ChangeBatch, Marker
 from tailrace.connectors.postgres.protocol.decoder import decode
 from tailrace.connectors.postgres.server.arrow import KeptConnection
-from tailrace.connectors.postgres.snapshot.keyed import read_rows
+from tailrace.connectors.postgres.snapshot.key_chunks import read_rows
 from tailrace.connectors.postgres.snapshot.tasks import ReadTask
 from tailrace.connectors.postgres.snapshot.windows import PostgresWindows
 from tailrace.log.rows.tasks import LogTask

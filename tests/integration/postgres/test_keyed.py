@@ -12,10 +12,10 @@ import pytest
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
-from tailrace.connectors.postgres.snapshot.keyed import KeyedTable, WindowOrigin, fingerprint, read_rows
-from tailrace.connectors.postgres.snapshot.reconcile import NOTHING, Superseded
+from tailrace.connectors.postgres.snapshot.key_chunks import KeyedTable, WindowOrigin, fingerprint, read_rows
+from tailrace.connectors.postgres.snapshot.reconcile import NOTHING, SupersededRows
 from tailrace.connectors.registry import parse
-from tailrace.snapshot.incremental import Collection, Cursor, Unusable
+from tailrace.snapshot.incremental import Collection, Cursor, UnusableTable
 from tests.fix_postgres import Database
 
 
@@ -51,7 +51,9 @@ class Reading:
             Collection("public", name, filter, surrogate),
         )
 
-    def all(self, table: KeyedTable, size: int, count: int = 3, superseded: Superseded = NOTHING) -> list[list[Any]]:
+    def all(
+        self, table: KeyedTable, size: int, count: int = 3, superseded: SupersededRows = NOTHING
+    ) -> list[list[Any]]:
         """Return the rows of each chunk, as the texts of their columns."""
         maximum, nulls = table.maximum(self.planning)
         cursor, found, number, more = Cursor(None, maximum), [], 0, nulls
@@ -66,7 +68,7 @@ class Reading:
             if chunks[-1].upto is not None:
                 cursor = Cursor(chunks[-1].upto, maximum)
 
-    def rows(self, table: KeyedTable, chunk: Any, superseded: Superseded = NOTHING) -> Iterator[tuple[Any, ...]]:
+    def rows(self, table: KeyedTable, chunk: Any, superseded: SupersededRows = NOTHING) -> Iterator[tuple[Any, ...]]:
         reader = ArrowConnection(connections.Address.of(self.config, self.planning))
         for batch in read_rows(reader, self.snapshot, table, chunk, WindowOrigin(1, 2, 3, 4, 5), superseded):
             assert batch.after is not None
@@ -132,16 +134,16 @@ def test_a_condition_selects_rows_and_its_comment_hides_nothing(database: Databa
 def test_superseded_rows_are_left_out(database: Database, reading: Any) -> None:
     database.execute("create table t (id int primary key)", "insert into t select generate_series(1, 5)")
     now = reading()
-    gone = Superseded(pa.array([b"2", b"4"], pa.binary()))
+    gone = SupersededRows(pa.array([b"2", b"4"], pa.binary()))
     assert now.all(now.table("t"), 10, superseded=gone) == [[(b"1",), (b"3",), (b"5",)]]
 
 
 def test_a_table_without_key_or_with_an_unknown_surrogate_is_unusable(database: Database, reading: Any) -> None:
     database.execute("create table t (a int)")
     now = reading()
-    with pytest.raises(Unusable, match="NO_PRIMARY_KEY"):
+    with pytest.raises(UnusableTable, match="NO_PRIMARY_KEY"):
         now.table("t")
-    with pytest.raises(Unusable, match="UNKNOWN_SCHEMA"):
+    with pytest.raises(UnusableTable, match="UNKNOWN_SCHEMA"):
         now.table("t", surrogate="b")
 
 

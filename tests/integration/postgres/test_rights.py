@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from tailrace.connectors.postgres.captured import captured
+from tailrace.connectors.postgres.captured_tables import captured
 from tailrace.connectors.postgres.consistent_read import held
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.setup.prerequisites import check

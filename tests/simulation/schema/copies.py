@@ -1,4 +1,4 @@
-"""Copies in memory, maintained by the sink's own `Target` and `Latest` over a `Stored` without Spark.
+"""Copies in memory, maintained by the sink's own `Target` and `Latest` over a `StoredTable` without Spark.
 
 Spark's work on the rows of a batch is done here one row at a time: append the row, or replace the row with its key.
 """
@@ -20,9 +20,9 @@ from tailrace.errors import SinkError
 from tailrace.sinks.base import Sink
 from tailrace.sinks.tables.batch import TableBatch
 from tailrace.sinks.tables.evolution import ColumnStep
-from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored, TableFormat
+from tailrace.sinks.tables.formats.base import Columns, Commit, StoredTable, TableFormat, WriteId
 from tailrace.sinks.tables.modes import Latest
-from tailrace.sinks.tables.rows import Opening, Reducing
+from tailrace.sinks.tables.rows import BlockOpening, RowReduction
 from tailrace.sinks.tables.sink import TablesSink
 from tailrace.sinks.tables.statements import Merge
 from tailrace.sinks.tables.target import Owner
@@ -60,7 +60,7 @@ def _constant(text: str) -> Any:
     return date.fromisoformat(value) if kind == "date" else value == "true" if kind == "boolean" else value
 
 
-class MemoryTable(Stored):
+class MemoryTable(StoredTable):
     """A table in memory; `store` has the tables by path."""
 
     title, marker, can_fill = "memory", "memory", True
@@ -125,10 +125,10 @@ class MemoryTable(Stored):
             for row in self.kept:
                 row[name] = _constant(value)
 
-    def append(self, rows: Any, once: Once) -> None:
+    def append(self, rows: Any, once: WriteId) -> None:
         self.put([*self.kept, *rows], once)
 
-    def put(self, rows: list[Row], once: Once) -> None:
+    def put(self, rows: list[Row], once: WriteId) -> None:
         """Replace all rows; does nothing if the batch was written before."""
         if self._newest.get(once.application, -1) < once.batch:
             self._newest[once.application] = once.batch
@@ -138,7 +138,7 @@ class MemoryTable(Stored):
     def _commit(self, metadata: str | None, changes: bool) -> None:
         self.history.append(Commit(len(self.history), metadata, changes))
 
-    def merge(self, merge: Merge, once: Once) -> None:
+    def merge(self, merge: Merge, once: WriteId) -> None:
         raise NotImplementedError
 
     mend = remove = compact = clean = merge  # type: ignore[assignment]
@@ -203,11 +203,11 @@ class MemoryLatest(Latest):
 
     unknown_values = "stop"
 
-    def _append(self, stored: Stored, batch: TableBatch, once: Once) -> None:
+    def _append(self, stored: StoredTable, batch: TableBatch, once: WriteId) -> None:
         opened = [row for rows in _opened(batch) for row in rows.to_pylist()]
         stored.append(cast(Any, [_values(row, batch.form) for row in opened]), once)
 
-    def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
+    def merge(self, stored: StoredTable, batch: TableBatch, once: WriteId) -> None:
         form, table = batch.form, cast(MemoryTable, stored)
         key = [form.names[place] for place in form.key]
         kept = {tuple(row[name] for name in key): row for row in table.kept}
@@ -216,7 +216,7 @@ class MemoryLatest(Latest):
         if truncate is not None:
             kept = {}
         parts = [part for rows in _opened(batch) for part in rows.to_batches()]
-        for rows in Reducing(form)(iter(parts)):
+        for rows in RowReduction(form)(iter(parts)):
             for row in rows.to_pylist():
                 if truncate is not None and ((row["position"], row["ordinal"]) <= truncate or row["op"] == "r"):
                     continue
@@ -240,7 +240,7 @@ class MemoryLatest(Latest):
 
 
 def _opened(batch: TableBatch) -> Iterator[pa.Table]:
-    return Opening(batch.form).blocks(cast(Blocks, batch.frame).batches())
+    return BlockOpening(batch.form).blocks(cast(Blocks, batch.frame).batches())
 
 
 def _values(row: Mapping[str, Any], form: Form) -> Row:

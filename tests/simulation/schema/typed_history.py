@@ -236,7 +236,7 @@ class TypedPipeline(Pipeline):
         settings = EventSettings.from_options(self._config, self._run_id).as_typed(
             declared(schema), tuple(schema.names)
         )
-        reading = registry.find("postgres").load_held()
+        reading = registry.find("postgres").load_consistent_read()
         assert reading is not None
         held = reading(self._config, settings)
         try:

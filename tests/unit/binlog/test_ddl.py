@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tailrace.connectors.binlog.schema.ddl.parser import parse
-from tailrace.connectors.binlog.schema.ddl.statements import AlterTable, CreateTable, DropTables, Other, RenameTables
+from tailrace.connectors.binlog.schema.ddl.statements import (
+    AlterTable,
+    CreateTable,
+    DropTables,
+    OtherStatement,
+    RenameTables,
+)
 from tailrace.connectors.binlog.schema.ddl.tokens import SqlSettings, Unparsable
 from tailrace.connectors.binlog.schema.definition import Default
 
@@ -30,7 +36,7 @@ def test_the_statements_of_a_routine_are_its_own() -> None:
         "create definer=`r`@`%` trigger t before insert on x for each row begin drop table y; alter table z add q int; "
     )
     sql += "end"
-    assert parse(sql, "d", READING) == [(Other("CREATE DEFINER"), sql)]
+    assert parse(sql, "d", READING) == [(OtherStatement("CREATE DEFINER"), sql)]
 
 
 def test_quotes_are_those_of_the_session() -> None:

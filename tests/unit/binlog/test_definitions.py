@@ -10,7 +10,7 @@ from tailrace.connectors.binlog.dialect import MARIADB, MYSQL
 from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.changes import record_of
 from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
-from tailrace.connectors.binlog.schema.definitions import Definitions, Following, State
+from tailrace.connectors.binlog.schema.definitions import Definitions, FollowRules, State
 from tailrace.connectors.binlog.schema.statement import (
     NO_OUTCOME,
     UNCAPTURED,
@@ -77,7 +77,7 @@ def definitions(
         catalog,
         start=state,
         later=later,
-        following=Following(rereads=rereads),
+        following=FollowRules(rereads=rereads),
     )
 
 
@@ -109,7 +109,7 @@ def test_a_definition_that_does_not_fit_stops_where_the_log_names_no_columns() -
 def test_rows_of_an_unknown_form_are_left_out_if_that_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
     start = State({T: TWO})
     found = Definitions(
-        MYSQL, lambda *name: True, lambda name: None, start=start, following=Following(unknown_rows="warn")
+        MYSQL, lambda *name: True, lambda name: None, start=start, following=FollowRules(unknown_rows="warn")
     )
     assert found.version(given(V, ID), at(7)) == UNCAPTURED
     assert "Rows are left out" in caplog.text

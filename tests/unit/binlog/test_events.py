@@ -13,7 +13,7 @@ from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors.binlog.log import events, indexing
 from tailrace.connectors.binlog.log.gtids import MariadbGtids, MysqlGtids
 from tailrace.connectors.binlog.log.indexed_run import IndexedRun
-from tailrace.connectors.binlog.log.indexing import Indexer, Replaced
+from tailrace.connectors.binlog.log.indexing import Indexer, LogReplaced
 from tailrace.connectors.binlog.log.position import BinlogPosition
 from tailrace.connectors.binlog.schema.statement import NO_OUTCOME, Outcome, Place, Statement
 from tailrace.connectors.binlog.schema.table_map import TableMap
@@ -250,7 +250,7 @@ def test_the_transaction_of_the_checkpoint_is_recognized() -> None:
     assert values(read(again, position=reached)) == [6]
     other = Log()
     other.transaction(4, 5)
-    with pytest.raises(Replaced):
+    with pytest.raises(LogReplaced):
         read(other, position=reached)
 
 

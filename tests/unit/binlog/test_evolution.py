@@ -11,7 +11,7 @@ from tailrace.connectors.binlog.schema.ddl.parser import parse
 from tailrace.connectors.binlog.schema.ddl.statements import AlterTable
 from tailrace.connectors.binlog.schema.ddl.tokens import SqlSettings
 from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
-from tailrace.connectors.binlog.schema.definitions import Definitions, Following, State
+from tailrace.connectors.binlog.schema.definitions import Definitions, FollowRules, State
 from tailrace.connectors.binlog.schema.statement import Outcome, Place, Statement
 from tailrace.connectors.binlog.schema.tables import aligned, schema_of
 
@@ -31,7 +31,7 @@ class Log:
 
     def __init__(self, *tables: TableDefinition) -> None:
         start = State.of(tables or [table()], {"d": "utf8mb4"}, {})
-        following = Following(empties=True)
+        following = FollowRules(empties=True)
         self.found = Definitions(
             MYSQL, lambda *name: True, lambda name: None, start=start, told=None, following=following
         )

@@ -22,7 +22,7 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.values.arrow import arrow, arrow_type
 from tailrace.values.conversion import ColumnPlan, fragment_of, plain_text
 from tailrace.values.fragments import json_array
-from tailrace.values.texts import Shown, Texts
+from tailrace.values.texts import ShownValues, Texts
 
 LOST = object()
 
@@ -53,7 +53,7 @@ def shown(one: ColumnPlan, text: str) -> Any:
     plain = plain_text(one.conversion, text.encode(), one.null)
     for count in (1, 3):
         texts = Texts.of(pa.array([text.encode()] * count, pa.binary()))
-        fragment, lost = fragment_of(one.conversion, texts, Shown("c", one.null, one.unavailable, b"null"))
+        fragment, lost = fragment_of(one.conversion, texts, ShownValues("c", one.null, one.unavailable, b"null"))
         if plain is None:
             assert lost == count
         else:

@@ -24,7 +24,7 @@ from tailrace.connectors.changetables.dialect import (
     CaptureTable,
     ChangeRows,
     CommitTimes,
-    Described,
+    DescribedTable,
     Key,
     KeyRange,
     Position,
@@ -260,9 +260,9 @@ class MemorySession:
                 return one.start if any(capture.start) else capture.start
         raise PositionLost(f"{capture.name} is gone.")
 
-    def describe(self, captures: Sequence[CaptureTable]) -> list[Described]:
+    def describe(self, captures: Sequence[CaptureTable]) -> list[DescribedTable]:
         self.called("describe")
-        return [Described(one, schema(one.source, one.columns, one.key)) for one in captures]
+        return [DescribedTable(one, schema(one.source, one.columns, one.key)) for one in captures]
 
     def warnings(self, captures: Sequence[CaptureTable]) -> list[str]:
         self.called("warnings")

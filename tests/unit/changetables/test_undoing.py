@@ -10,7 +10,7 @@ import pytest
 
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors.changetables.dialect import AFTER, BEFORE, DELETE, INSERT, ChangeRows
-from tailrace.connectors.changetables.log.undoing import Past, Undoing
+from tailrace.connectors.changetables.log.past_rows import PastRows, PastRowsBuilder
 from tailrace.errors import PositionLost, PrerequisiteError
 
 Row = tuple[str, str | None]
@@ -28,7 +28,7 @@ def texts(values: list[str | None]) -> pa.Array:
     return pa.array([None if one is None else one.encode() for one in values], pa.binary())
 
 
-def past(changes: list[Change], kind: str = "varchar", touched: list[bool] | None = None, size: int = 3) -> Past:
+def past(changes: list[Change], kind: str = "varchar", touched: list[bool] | None = None, size: int = 3) -> PastRows:
     def fetches() -> object:
         for low in range(0, len(changes), size):
             part = changes[low : low + size]
@@ -40,10 +40,10 @@ def past(changes: list[Change], kind: str = "varchar", touched: list[bool] | Non
                 touched={} if touched is None else {1: np.array(touched[low : low + size])},
             )
 
-    return Undoing(table(kind), ("id",), frozenset({"text"})).past(fetches())  # type: ignore[arg-type]
+    return PastRowsBuilder(table(kind), ("id",), frozenset({"text"})).past(fetches())  # type: ignore[arg-type]
 
 
-def undone(found: Past, present: list[Row]) -> dict[str, str | None]:
+def undone(found: PastRows, present: list[Row]) -> dict[str, str | None]:
     """Return the rows before the changes, for rows that the table shows."""
     left = found.unchanged([texts([row[0] for row in present]), texts([row[1] for row in present])])
     parts = [left, found.rows(lambda key: True)]

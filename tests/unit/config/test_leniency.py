@@ -8,7 +8,7 @@ import pytest
 
 from tailrace.config import Config
 from tailrace.config.transforms import transforms
-from tailrace.connectors.mongodb.documents.options import Unwrap
+from tailrace.connectors.mongodb.documents.options import UnwrapSettings
 from tailrace.connectors.registry import OWN, parse
 from tailrace.errors import ConfigError
 
@@ -252,7 +252,7 @@ def test_nonvalidating_factories_are_what_libpq_does() -> None:
 UNWRAP = "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState"
 
 
-def unwrapped(kind: str = UNWRAP, **options: str) -> tuple[Unwrap, list[str]]:
+def unwrapped(kind: str = UNWRAP, **options: str) -> tuple[UnwrapSettings, list[str]]:
     """Return the settings of a transform of documents, and the notices about it."""
     given = {f"transforms.u.{name.replace('__', '.')}": text for name, text in options.items()}
     read = parse("mongodb", NEEDED["mongodb"] | {"transforms": "u", "transforms.u.type": kind} | given)

@@ -16,7 +16,7 @@ from tailrace.connectors.registry import parse
 from tailrace.errors import ConversionError
 from tailrace.events import names
 from tailrace.events.admission import Admission
-from tailrace.events.captured import position_of
+from tailrace.events.captured_form import position_of
 from tailrace.events.control_records import boundary_rows, heartbeat_row
 from tailrace.events.event_settings import EventSettings
 from tailrace.values.lsns import lsn_text

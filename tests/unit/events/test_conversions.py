@@ -21,7 +21,7 @@ import pytest
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.connectors.db2.values.conversions import FORM as DB2
 from tailrace.connectors.sqlserver.values.conversions import FORM as SQL_SERVER
-from tailrace.events.captured import CapturedForm
+from tailrace.events.captured_form import CapturedForm
 from tailrace.events.event_settings import EventSettings
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.fragments import column_fragment, json_array, plain_json

@@ -19,9 +19,9 @@ from tailrace.columns.logical import LogicalType
 from tailrace.connectors.db2.values.conversions import FORM as DB2
 from tailrace.connectors.sqlserver.values.conversions import FORM as SQL_SERVER
 from tailrace.events import control_records, names, schema_changes
-from tailrace.events.captured import CapturedForm
+from tailrace.events.captured_form import CapturedForm
 from tailrace.events.event_settings import EventSettings
-from tailrace.events.schema_changes import ALTER, CREATE, Preceding, SchemaChange, quoted_name, schema_change_rows
+from tailrace.events.schema_changes import ALTER, CREATE, PrecedingChange, SchemaChange, quoted_name, schema_change_rows
 from tailrace.values.json_text import schema_text
 from tests.event_schemas import event_schemas
 from tests.event_settings import event_settings
@@ -100,7 +100,9 @@ def record(connector: str, form: str, *changes: SchemaChange, **more: Any) -> li
 
 
 def test_a_change_is_told_with_the_change_of_a_row_before_it() -> None:
-    before = Preceding(TableId("testDB", "dbo", "orders"), b"\0\0\0\x26" + COMMIT[4:], COMMIT, 2, 1_500_000_000_123_000)
+    before = PrecedingChange(
+        TableId("testDB", "dbo", "orders"), b"\0\0\0\x26" + COMMIT[4:], COMMIT, 2, 1_500_000_000_123_000
+    )
     (found,) = record("sqlserver", "3", SchemaChange(ALTER, TABLE, COMMIT, 0, 0, preceding=before))
     # The row stands where the new form begins.
     assert (found["position"], found["table"]) == ("00000027000007580005" + "0" * 20, TABLE.id.table)

@@ -12,7 +12,7 @@ import pytest
 from tailrace.columns import ChangeBatch, Column, Image, TableSchema
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.events.event_settings import EventSettings
-from tailrace.events.record_assembly import Pool, rows_of_tables
+from tailrace.events.record_assembly import ColumnPool, rows_of_tables
 from tailrace.events.table_plan import TablePlans
 from tests.unit.events.changes import Change, batch, plain_settings, rows, table
 from tests.unit.events.recorded import settings_of
@@ -46,7 +46,7 @@ def joined(
     changes: list[tuple[TableSchema, Change]], settings: EventSettings = PLAIN
 ) -> tuple[ChangeBatch, TablePlans]:
     """Return the changes as one batch of the columns of a pool."""
-    pool = Pool(settings, FORM)
+    pool = ColumnPool(settings, FORM)
     tables = list(dict.fromkeys(of for of, _ in changes))
     pooled = pool.tables(tables)
     assert all(one.fits for one in pooled)
@@ -106,7 +106,7 @@ def test_an_update_changes_the_key_of_its_own_table_alone() -> None:
 
 
 def test_columns_that_are_shown_alike_share_a_place_and_those_of_one_table_do_not() -> None:
-    pool = Pool(PLAIN, FORM)
+    pool = ColumnPool(PLAIN, FORM)
     a, b = pool.tables([A, B])
     assert a.places.tolist() == [0, 1]
     # The first texts of both tables are at the same place.
@@ -118,13 +118,13 @@ def test_columns_that_are_shown_alike_share_a_place_and_those_of_one_table_do_no
 def test_a_table_whose_key_shows_a_column_otherwise_is_in_no_pool() -> None:
     masking = settings_of("postgres/tutorial", **{"column.mask.with.3.chars": "public.a.v"})
     keyed = replace(A, key=("v",))
-    one, other = Pool(masking, FORM).tables([keyed, B])
+    one, other = ColumnPool(masking, FORM).tables([keyed, B])
     assert (one.fits, other.fits) == (False, True)
 
 
 def test_a_column_that_events_do_not_show_has_no_place() -> None:
     leaving_out = settings_of("postgres/tutorial", **{"column.exclude.list": "public.a.v"})
-    (one,) = Pool(leaving_out, FORM).tables([A])
+    (one,) = ColumnPool(leaving_out, FORM).tables([A])
     assert one.places.tolist() == [0, -1]
 
 

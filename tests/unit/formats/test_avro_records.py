@@ -27,7 +27,7 @@ from tailrace.columns.logical import (
     struct,
 )
 from tailrace.errors import ConversionError
-from tailrace.records.layout import Computed, Constant, RecordLayout, Struct, Text
+from tailrace.records.layout import ComputedColumn, Constant, RecordLayout, Struct, Text
 from tests.layout_blocks import BARE, LayoutBlock, each_way, encoded, stored, struct_of
 from tests.servers.registry import Registry
 
@@ -185,7 +185,7 @@ def test_columns_with_gaps_are_written_for_the_records_that_have_them(registry: 
     """Two layouts are in one block, the second without a value, as deletes with their tombstones."""
     block = LayoutBlock(4)
     encoding = formats.find(avro(registry))
-    moved = Computed((), lambda: stored(INT64, 10, 30), INT64)
+    moved = ComputedColumn((), lambda: stored(INT64, 10, 30), INT64)
     document = encoding.compile(struct_of(n=moved, t=Text(("id ", block.column("i", INT64, 1, 2, 3, 4)))), True, BARE)
     found = encoding.block(block).encode([document, None], block.index[0] % 2).to_pylist()
     assert [data and read_avro(registry, data) for data in found] == [
@@ -195,7 +195,7 @@ def test_columns_with_gaps_are_written_for_the_records_that_have_them(registry: 
 
 def test_a_topic_of_its_own_has_a_subject_of_its_own(registry: Registry) -> None:
     block = LayoutBlock(3)
-    topics = Computed((block.column("t", STRING, "a", "b", "a"),), lambda topics: topics, STRING)
+    topics = ComputedColumn((block.column("t", STRING, "a", "b", "a"),), lambda topics: topics, STRING)
     form = confluent(registry, "avro")
     pytest.importorskip("httpx2")
     record = RecordLayout("c", topics, None, None)
@@ -207,7 +207,7 @@ def test_a_topic_of_its_own_has_a_subject_of_its_own(registry: Registry) -> None
 def test_a_null_where_there_may_be_none_is_an_error(registry: Registry) -> None:
     form = avro(registry)
     block = LayoutBlock(2)
-    computed = Computed((), lambda: stored(INT32.with_optional(True), 1, None), INT32)
+    computed = ComputedColumn((), lambda: stored(INT32.with_optional(True), 1, None), INT32)
     for leaf in (computed, block.column("v", INT32, 1, None), block.written_column("w", INT32, 1, None)):
         with pytest.raises(ConversionError, match="A field of type int32 is null in a record, and its Avro schema"):
             encoded(form, struct_of(v=leaf), block)

@@ -13,7 +13,7 @@ from tailrace import formats
 from tailrace.columns.logical import BYTES, INT32, INT64, STRING, Field, semantic, struct
 from tailrace.config.formats import Format
 from tailrace.errors import ConfigError, ConversionError
-from tailrace.records.layout import Computed, Constant, Header, Node, RecordLayout
+from tailrace.records.layout import ComputedColumn, Constant, Header, Node, RecordLayout
 from tests.layout_blocks import BARE, TOPIC, LayoutBlock, change_event, encoded, source_block, stored, struct_of
 from tests.servers.registry import Registry
 
@@ -193,7 +193,7 @@ def test_extensions_may_be_left_out() -> None:
 
 
 def test_a_source_block_that_transforms_have_computed_has_no_id() -> None:
-    source = source_block(lsn=Computed((), lambda: stored(INT64, 1), INT64))
+    source = source_block(lsn=ComputedColumn((), lambda: stored(INT64, 1), INT64))
     with pytest.raises(ConversionError, match="cannot be made of a computed source block"):
         event(change_event("c", None, ROW, source=source))
     with pytest.raises(ConversionError, match="needs the names of connector, server and database"):
@@ -233,7 +233,7 @@ def test_the_event_may_be_avro_too(registry: Registry) -> None:
 
 
 def test_an_event_in_avro_needs_a_topic_that_is_known(registry: Registry) -> None:
-    topic = Computed((), lambda: stored(STRING, "a"), STRING)
+    topic = ComputedColumn((), lambda: stored(STRING, "a"), STRING)
     chosen = form(**in_avro(registry, serializer_type="avro"))
     with pytest.raises(ConfigError, match="cannot be written for topics that depend on values"):
         formats.find(chosen).compile(change_event("c", None, ROW), True, replace(BARE, topic=topic))
@@ -257,6 +257,6 @@ def test_the_name_of_the_event_is_adjusted(registry: Registry, mode: str, name: 
 def test_rows_that_are_computed_are_data_too() -> None:
     kind = struct(Field("id", INT32), name="r.Value").with_optional(True)
     block = LayoutBlock(2)
-    row = Computed((), lambda: stored(kind, {"id": 1}, None), kind)
+    row = ComputedColumn((), lambda: stored(kind, {"id": 1}, None), kind)
     found = encoded(form(json_schemas_enable="false"), change_event("c", None, row), block)
     assert [json.loads(data)["data"]["after"] for data in found] == [{"id": 1}, None]

@@ -10,7 +10,7 @@ import pytest
 
 from tailrace import formats, values
 from tailrace.columns.logical import FLOAT, array
-from tailrace.records.layout import AFTER, BEFORE, AsShown, AsWritten, ImageColumn
+from tailrace.records.layout import AFTER, BEFORE, ImageColumn, ServerTexts, ShownTexts
 from tailrace.values.conversion import Conversion
 from tests.layout_blocks import BARE, LayoutBlock, encoded, struct_of
 from tests.servers.registry import Registry
@@ -126,16 +126,16 @@ def test_computed_columns_get_texts_as_written_and_as_shown() -> None:
     block = LayoutBlock(3)
     leaf = column(block, INSTANT, "2020-01-02 03:04:05.1+00", None, "infinity")
     records = block.index[0]
-    assert formats.arrow.array_of(AsWritten(leaf), block, records).to_pylist() == [
+    assert formats.arrow.array_of(ServerTexts(leaf), block, records).to_pylist() == [
         b"2020-01-02 03:04:05.1+00",
         None,
         b"infinity",
     ]
-    shown = formats.arrow.array_of(AsShown(leaf), block, records).to_pylist()
+    shown = formats.arrow.array_of(ShownTexts(leaf), block, records).to_pylist()
     assert shown == ["2020-01-02T03:04:05.100000Z", None, "infinity"]
     gaps = LayoutBlock(2)
     missing = column(gaps, TEXT, "a", None, missing=(1,))
-    assert formats.arrow.array_of(AsWritten(missing), gaps, gaps.index[0]).to_pylist() == [b"a", b"\xff"]
+    assert formats.arrow.array_of(ServerTexts(missing), gaps, gaps.index[0]).to_pylist() == [b"a", b"\xff"]
 
 
 def test_a_key_of_plain_columns_is_a_struct_in_text() -> None:

@@ -26,7 +26,7 @@ from tailrace.columns.logical import (
 )
 from tailrace.config.formats import Format
 from tailrace.errors import ConfigError
-from tailrace.records.layout import Computed, Constant, RecordLayout
+from tailrace.records.layout import ComputedColumn, Constant, RecordLayout
 from tests.layout_blocks import BARE, LayoutBlock, encoded, stored, struct_of, unfilled
 from tests.servers.registry import Registry
 
@@ -129,7 +129,7 @@ def test_a_schema_may_be_in_a_registry(registry: Registry) -> None:
 
 def test_a_topic_of_its_own_has_a_schema_of_its_own(registry: Registry) -> None:
     block = LayoutBlock(3)
-    topic = Computed((block.column("t", STRING, "a", "a", "b"),), lambda topics: topics, STRING)
+    topic = ComputedColumn((block.column("t", STRING, "a", "a", "b"),), lambda topics: topics, STRING)
     record = RecordLayout("c", topic, None, None)
     layout = struct_of("n.R", id=block.column("id", INT32, 1, 2, 3))
     found = encoded(registered(registry), layout, block, record=record)
@@ -155,7 +155,7 @@ def test_layouts_of_a_block_share_their_columns() -> None:
     """An insert, a delete and its tombstone are in one block: each record has the layout of its number."""
     block = LayoutBlock(4)
     number = block.column("n", INT64, 1, 2, 3, 4)
-    moved = Computed((number,), lambda numbers: stored(INT64, *(-n for n in numbers.to_pylist())), INT64)
+    moved = ComputedColumn((number,), lambda numbers: stored(INT64, *(-n for n in numbers.to_pylist())), INT64)
     encoding = formats.find("json")
     documents = [
         encoding.compile(struct_of(a=number, b=moved), False, BARE),

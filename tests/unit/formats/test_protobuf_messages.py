@@ -27,7 +27,7 @@ from tailrace.columns.logical import (
     struct,
 )
 from tailrace.errors import ConversionError
-from tailrace.records.layout import Computed, Constant
+from tailrace.records.layout import ComputedColumn, Constant
 from tests.layout_blocks import BARE, LayoutBlock, each_way, encoded, stored, struct_of, unfilled
 from tests.servers.registry import Registry
 
@@ -203,7 +203,7 @@ def test_a_struct_of_columns_has_a_size_in_each_record(registry: Registry) -> No
     block = LayoutBlock(4)
     encoding = formats.find(confluent(registry, "protobuf"))
     texts = block.column("t", STRING, "", "a", "b" * 127, "c" * 128)
-    numbers = Computed((), lambda: stored(INT64.with_optional(True), None, 7), INT64.with_optional(True))
+    numbers = ComputedColumn((), lambda: stored(INT64.with_optional(True), None, 7), INT64.with_optional(True))
     inner = struct_of("n.Inner", t=texts, n=numbers, k=struct_of("n.Known", v=Constant(1, INT32)))
     document = encoding.compile(struct_of("n.R", a=inner, b=Constant("end", STRING)), True, BARE)
     found = encoding.block(block).encode([None, document], block.index[0] % 2).to_pylist()

@@ -23,7 +23,7 @@ from tailrace.events.table_plan import table_plan
 from tailrace.formats.option_reader import OptionReader
 from tailrace.formats.registry import schema_ids
 from tailrace.formats.registry.apicurio import Client
-from tailrace.formats.registry.base import Unanswered
+from tailrace.formats.registry.base import RegistryUnanswered
 from tailrace.formats.registry.confluent import Client as ConfluentClient
 from tailrace.formats.registry.options import apicurio
 from tailrace.formats.registry.options import confluent as confluent_registry
@@ -150,7 +150,9 @@ def test_a_program_gives_the_token_of_each_request(registry: Registry, tmp_path:
     client.register(chosen, "b", '"bytes"', "AVRO")
     assert registry.logins == ["Bearer one", "Bearer two"]
     file.unlink()
-    with pytest.raises(Unanswered, match=r"value\.converter\.bearer\.auth\.token\.command ended with exit code 1"):
+    with pytest.raises(
+        RegistryUnanswered, match=r"value\.converter\.bearer\.auth\.token\.command ended with exit code 1"
+    ):
         client.register(chosen, "c", '"int"', "AVRO")
     assert str(file) not in repr(chosen)
     for wrong in ({"bearer.auth.token": "x"}, {"bearer.auth.token.command": "'"}):
@@ -261,7 +263,7 @@ def test_what_is_no_http_is_no_answer() -> None:
         address = f"http://127.0.0.1:{server.getsockname()[1]}/apis/registry/v2"
         given = {"apicurio.registry.url": address, "apicurio.registry.headers.enabled": "false"}
         client = Client(apicurio("value", OptionReader("value.converter.", given)).access)
-        with pytest.raises(Unanswered, match="its answer is not HTTP"):
+        with pytest.raises(RegistryUnanswered, match="its answer is not HTTP"):
             client.find(apicurio("value", OptionReader("value.converter.", given)), "a", "{}", "AVRO")
         thread.join()
 

@@ -32,7 +32,7 @@ from tailrace.errors import ConfigError, ConversionError
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.record_assembly import to_rows
 from tailrace.formats.simple.java import in_header, to_string
-from tailrace.records.layout import Computed, Constant, RecordLayout
+from tailrace.records.layout import ComputedColumn, Constant, RecordLayout
 from tests.event_settings import event_settings
 from tests.unit.events.changes import batch, table
 
@@ -141,7 +141,7 @@ class Columns:
 
 
 def test_a_value_that_is_null_in_one_record_is_null() -> None:
-    leaf = Computed((), lambda: pa.array([b"x", None], pa.binary()), BYTES.with_optional(True))
+    leaf = ComputedColumn((), lambda: pa.array([b"x", None], pa.binary()), BYTES.with_optional(True))
     for name in ("bytearray", "binary"):
         encoding = formats.find(name)
         document = encoding.compile(leaf, True, RECORD)

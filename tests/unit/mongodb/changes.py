@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from bson import Decimal128
 
-from tailrace.connectors.mongodb.documents.extended import Document, Typed, read
+from tailrace.connectors.mongodb.documents.extended import Document, TypedValue, read
 from tailrace.connectors.mongodb.documents.normal import encoded
 from tailrace.connectors.mongodb.records.segment import OPLOG, STREAM, Segment
 from tailrace.kernels.buffers import readonly
@@ -23,7 +23,7 @@ def bson(value: Any) -> tuple[int, bytes]:
         return 3, _document(value.items())
     if isinstance(value, list):
         return 4, _document((str(number), item) for number, item in enumerate(value))
-    if not isinstance(value, Typed):
+    if not isinstance(value, TypedValue):
         return encoded(value)
     kind, inner = value.kind, value.value
     if kind == "decimal":
@@ -56,7 +56,7 @@ def entry(op: str, key: Any, after: Any = None, patch: Any = None) -> bytes:
 
 def change(op: str, key: Any, **given: Any) -> bytes:
     """Return a change event with the given parts: `after`, `before`, `updated` and `removed`."""
-    found = Document(documentKey=Document(_id=key), wallTime=Typed("date", 1558965515123))
+    found = Document(documentKey=Document(_id=key), wallTime=TypedValue("date", 1558965515123))
     names = {"after": "fullDocument", "before": "fullDocumentBeforeChange"}
     for name, called in names.items():
         if given.get(name) is not None:

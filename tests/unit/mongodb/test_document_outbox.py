@@ -11,14 +11,14 @@ import pytest
 from tailrace.columns.row import COLUMNS
 from tailrace.config.transforms import transforms
 from tailrace.connectors.mongodb.descriptor import CONNECTOR
-from tailrace.connectors.mongodb.documents.extended import Document, Typed
+from tailrace.connectors.mongodb.documents.extended import Document, TypedValue
 from tailrace.connectors.mongodb.records.records import to_rows
 from tailrace.errors import ConfigError, TransformError
 from tests.unit.mongodb.changes import KINDS, change, segment
 from tests.unit.mongodb.test_placing import settings
 
 CLASS = "io.debezium.connector.mongodb.transforms.outbox.MongoEventRouter"
-ID, KEY = Typed("objectId", "5f0d1a2b3c4d5e6f708192a3"), Typed("objectId", "5f0d1a2b3c4d5e6f708192ff")
+ID, KEY = TypedValue("objectId", "5f0d1a2b3c4d5e6f708192a3"), TypedValue("objectId", "5f0d1a2b3c4d5e6f708192ff")
 LINES = [Document(n=1), Document()]
 PAYLOAD = Document(_id=KEY, name='Peter "P" {,}', total=1.5, lines=LINES, none=Document(), nothing=[], list=[1, None])
 OUTBOX = Document(_id=ID, aggregateid=KEY, aggregatetype="Order", type="Created", payload=PAYLOAD)
@@ -106,7 +106,7 @@ def test_fields_have_other_names() -> None:
 
 
 def test_fields_are_placed_in_headers_and_beside_the_payload_with_a_version() -> None:
-    document = Document(OUTBOX, version=3, note="n", part=2, at=Typed("int64", 1558965515123))
+    document = Document(OUTBOX, version=3, note="n", part=2, at=TypedValue("int64", 1558965515123))
     options = {
         "collection.fields.additional.placement": "type:header:kind,note:envelope,part:partition,at:header",
         "collection.field.event.schema.version": "version",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tailrace.connectors.mongodb.documents.extended import Document, Typed
+from tailrace.connectors.mongodb.documents.extended import Document, TypedValue
 from tailrace.connectors.mongodb.records.records import to_rows
 from tailrace.errors import ConversionError, TransformError
 from tests.unit.mongodb.changes import KINDS, change, segment
@@ -26,7 +26,7 @@ def rows(ops: str, documents: list[bytes], **options: str) -> list[dict[str, Any
 
 
 INSERTED = change("c", 1, after=Document(_id=1, name="a", size=2.5))
-OTHER = change("c", 2, after=Document(_id=2, name="b", inner=Document(x=Typed("int64", 5))))
+OTHER = change("c", 2, after=Document(_id=2, name="b", inner=Document(x=TypedValue("int64", 5))))
 DELETED = change("d", 1)
 UNWRAP = {"transforms.u.type": "ExtractNewDocumentState"}
 

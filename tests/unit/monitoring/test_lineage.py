@@ -19,7 +19,7 @@ from openlineage.client.transport import Transport
 from tailrace import sinks
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors import registry
-from tailrace.connectors.captured import Captured
+from tailrace.connectors.captured_tables import CapturedTables
 from tailrace.connectors.descriptor import Descriptor
 from tailrace.errors import ConfigError, SinkError
 from tailrace.monitoring import lineage
@@ -59,10 +59,10 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> list[TableSchema]:
     """The tables that every database of the test tells."""
     found = list(TABLES)
 
-    def capturing(*_: Any) -> Captured:
-        return Captured(tuple(found), "0/0", None)  # type: ignore[arg-type]  # nobody reads the form
+    def capturing(*_: Any) -> CapturedTables:
+        return CapturedTables(tuple(found), "0/0", None)  # type: ignore[arg-type]  # nobody reads the form
 
-    monkeypatch.setattr(Descriptor, "load_captured", lambda _: capturing)
+    monkeypatch.setattr(Descriptor, "load_captured_tables", lambda _: capturing)
     monkeypatch.setattr(lineage, "LOOK_SECONDS", 0.01)
     return found
 

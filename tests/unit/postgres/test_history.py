@@ -11,8 +11,8 @@ import pytest
 from tailrace.connectors.postgres.protocol.pgoutput import Relation, RelationColumn
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.schema.evolution import (
+    CatalogState,
     Moment,
-    Present,
     PresentColumn,
     PresentIndex,
     PresentType,
@@ -51,7 +51,9 @@ def at(xid: int, end_lsn: int = 0) -> Moment:
     return Moment(xid, 1000, end_lsn, 0)
 
 
-def evolved(sent: Relation, older: Attributes | None, present: Present, moment: Moment, resent: bool = True) -> Any:
+def evolved(
+    sent: Relation, older: Attributes | None, present: CatalogState, moment: Moment, resent: bool = True
+) -> Any:
     return evolve(sent, older, present, moment, resent)[0]
 
 
@@ -80,7 +82,7 @@ OLD = table(ColumnFacts(1, "a", nullable=True, default="1"))
 def test_a_row_of_the_catalog_counts_when_its_transaction_is_not_newer(
     next_xid: int, xmin: int, xid: int, newer: bool
 ) -> None:
-    present = Present(next_xid, 5000, (shown(1, "a", xmin, xmin, nullable=False, default="2"),))
+    present = CatalogState(next_xid, 5000, (shown(1, "a", xmin, xmin, nullable=False, default="2"),))
     found = evolved(relation("a"), OLD, present, at(xid & 0xFFFFFFFF))
     assert (found.columns[0].nullable, found.columns[0].default) == ((True, "1") if newer else (False, "2"))
 
@@ -101,23 +103,25 @@ def test_a_row_of_the_catalog_counts_when_its_transaction_is_not_newer(
 def test_the_catalog_shows_a_transaction_that_is_over(
     next_xid: int, in_progress: tuple[int, ...], xid: int, is_shown: bool
 ) -> None:
-    assert Present(next_xid, 5000, in_progress=frozenset(in_progress)).shows(xid) is is_shown
+    assert CatalogState(next_xid, 5000, in_progress=frozenset(in_progress)).shows(xid) is is_shown
 
 
 def test_nothing_is_newer_when_nothing_was_committed_since() -> None:
-    present = Present(200, 5000, (shown(1, "a", 120, 120, nullable=False, default="2"),))
+    present = CatalogState(200, 5000, (shown(1, "a", 120, 120, nullable=False, default="2"),))
     assert not evolved(relation("a"), OLD, present, at(110, end_lsn=5000)).columns[0].nullable
     assert evolved(relation("a"), OLD, present, at(110, end_lsn=4900)).columns[0].nullable
 
 
 def test_the_oldest_work_that_was_held_back_is_told() -> None:
-    present = Present(200, 5000, (shown(1, "a", 130, 120, nullable=False, default="2"),))
+    present = CatalogState(200, 5000, (shown(1, "a", 130, 120, nullable=False, default="2"),))
     assert evolve(relation("a"), OLD, present, at(110), resent=True)[1] == 120
     assert evolve(relation("a"), OLD, present, at(140), resent=True)[1] == 0
 
 
 def test_a_column_that_was_renamed_since_keeps_what_was_known_of_it() -> None:
-    present = Present(200, 5000, (shown(1, "a", 10), shown(2, "c", 150, nullable=False, default="9", default_xmin=150)))
+    present = CatalogState(
+        200, 5000, (shown(1, "a", 10), shown(2, "c", 150, nullable=False, default="9", default_xmin=150))
+    )
     older = table(ColumnFacts(1, "a"), ColumnFacts(2, "b", default="5"))
     found = evolved(relation("a", "b"), older, present, at(110))
     assert found.columns == (ColumnFacts(1, "a"), ColumnFacts(2, "b", default="5"))
@@ -127,14 +131,14 @@ def test_a_column_that_was_renamed_since_keeps_what_was_known_of_it() -> None:
 
 
 def test_a_column_that_was_dropped_since_keeps_what_was_known_of_it() -> None:
-    present = Present(200, 5000, (shown(1, "a", 10),))
+    present = CatalogState(200, 5000, (shown(1, "a", 10),))
     older = table(ColumnFacts(1, "a"), ColumnFacts(2, "b", nullable=False, default="5"))
     assert evolved(relation("a", "b"), older, present, at(110)).columns == older.columns
 
 
 def test_a_column_that_came_again_under_its_name_is_another_one() -> None:
     columns = (shown(1, "a", 10), shown(3, "b", 105, nullable=False))
-    present = Present(200, 5000, columns, dropped=((2, 105),))
+    present = CatalogState(200, 5000, columns, dropped=((2, 105),))
     older = table(ColumnFacts(1, "a"), ColumnFacts(2, "b", default="5"))
     assert evolved(relation("a", "b"), older, present, at(110)).columns[1] == ColumnFacts(3, "b", nullable=False)
     assert evolved(relation("a", "b"), older, present, at(104)).columns[1] == ColumnFacts(2, "b", default="5")
@@ -142,25 +146,25 @@ def test_a_column_that_came_again_under_its_name_is_another_one() -> None:
 
 def test_a_column_that_was_new_and_dropped_since_is_not_the_next_one_of_its_name() -> None:
     columns = (shown(1, "a", 150), shown(3, "b", 150))
-    present = Present(200, 5000, columns, dropped=((2, 140),))
+    present = CatalogState(200, 5000, columns, dropped=((2, 140),))
     found = evolved(relation("a", "b"), table(ColumnFacts(1, "a")), present, at(110))
     assert [column.number for column in found.columns] == [1, 2]
     found = evolved(relation("a", "b"), found, present, at(160))
     assert [column.number for column in found.columns] == [1, 3]
     # swapped names: the column b of that time is c now
-    present = Present(200, 5000, (shown(1, "b", 150), shown(2, "c", 150)))
+    present = CatalogState(200, 5000, (shown(1, "b", 150), shown(2, "c", 150)))
     found = evolved(relation("a", "b"), None, present, at(110))
     assert [column.number for column in found.columns] == [1, 2]
 
 
 def test_a_column_that_is_not_published_is_not_counted() -> None:
-    present = Present(200, 5000, (shown(1, "a", 10), shown(2, "hidden", 10), shown(3, "b", 10)))
+    present = CatalogState(200, 5000, (shown(1, "a", 10), shown(2, "hidden", 10), shown(3, "b", 10)))
     found = evolved(relation("a", "b"), None, present, at(110))
     assert [column.number for column in found.columns] == [1, 3]
 
 
 def test_what_nobody_knows_is_nullable_and_flagged_keys_are_not() -> None:
-    gone = Present(200, 5000)
+    gone = CatalogState(200, 5000)
     found = evolved(relation("k", "v", "w", key=("v",)), None, gone, at(110))
     assert [(column.nullable, column.default) for column in found.columns] == [
         (True, None),
@@ -174,7 +178,7 @@ def test_the_primary_key_is_the_one_that_the_message_flags() -> None:
     columns = (shown(1, "a", 10, nullable=False), shown(2, "b", 10, nullable=False))
     newer = PresentIndex(IndexFacts(50, True, (2, 1)), 150)
     older = table(ColumnFacts(1, "a", False), ColumnFacts(2, "b", False), indexes=(IndexFacts(40, True, (1,)),))
-    present = Present(200, 5000, columns, (newer,))
+    present = CatalogState(200, 5000, columns, (newer,))
     assert evolved(relation("a", "b", key=("a",)), older, present, at(110)).key() == ("a",)
     assert evolved(relation("a", "b"), older, present, at(110)).key() == ()
     assert evolved(relation("a", "b", key=("a", "b")), older, present, at(160)).key() == ("b", "a")
@@ -193,7 +197,7 @@ def test_a_key_is_in_doubt_if_its_index_was_dropped_at_an_unknown_moment() -> No
     older = table(ColumnFacts(1, "a"), ColumnFacts(2, "b"), indexes=(IndexFacts(40, True, (1,)),))
 
     def is_in_doubt(sent: Relation, *indexes: PresentIndex, resent: bool = False) -> bool:
-        present = Present(200, 5000, columns, indexes)
+        present = CatalogState(200, 5000, columns, indexes)
         return has_doubtful_key(evolved(sent, older, present, at(110), resent), sent, present)
 
     assert is_in_doubt(full)
@@ -213,7 +217,7 @@ def test_labels_that_are_newer_are_left_out_and_renamed_ones_keep_their_names() 
     def facts(*labels: tuple[int, str]) -> TypeFacts:
         return TypeFacts(oid, "mood", "e", "E", 0, 0, -1, False, labels)
 
-    present = Present(
+    present = CatalogState(
         200,
         5000,
         (PresentColumn(ColumnFacts(1, "m"), oid, -1, 10, None),),
@@ -301,7 +305,7 @@ def test_the_text_of_a_history_is_read_back_and_small() -> None:
 def test_a_column_that_is_gone_does_not_take_the_number_of_one_that_came_later() -> None:
     """`b` (2) is gone and `c` (3) was added when the catalog is asked about a message between the two."""
     of_a = shown(1, "a", 90, 90, default="1")
-    later = Present(200, 5000, (of_a, shown(3, "c", 150, 150, default="3")))
+    later = CatalogState(200, 5000, (of_a, shown(3, "c", 150, 150, default="3")))
     found = evolved(relation("a", "b"), OLD, later, at(120))
     assert [(column.number > 0, column.default) for column in found.columns] == [(True, "1"), (False, None)]
     both = evolved(relation("a", "b", "c"), found, later, at(150))
@@ -310,7 +314,7 @@ def test_a_column_that_is_gone_does_not_take_the_number_of_one_that_came_later()
 
 def test_what_the_catalog_shows_of_the_moment_goes_before_a_guess() -> None:
     """Without a default `c` may have been `b` before: the message that has both shows that it was not."""
-    present = Present(200, 5000, (shown(1, "a", 90, 90, default="1"), shown(3, "c", 150, nullable=False)))
+    present = CatalogState(200, 5000, (shown(1, "a", 90, 90, default="1"), shown(3, "c", 150, nullable=False)))
     guessed = evolved(relation("a", "b"), OLD, present, at(120))
     assert guessed.columns[1].number == 3
     both = evolved(relation("a", "b", "c"), guessed, present, at(150))
@@ -322,13 +326,13 @@ def test_what_the_catalog_shows_of_the_moment_goes_before_a_guess() -> None:
 
 
 def test_a_column_with_a_default_that_was_renamed_later_keeps_its_number() -> None:
-    present = Present(200, 5000, (shown(1, "a", 90, 90, default="1"), shown(3, "c", 150, 100, default="3")))
+    present = CatalogState(200, 5000, (shown(1, "a", 90, 90, default="1"), shown(3, "c", 150, 100, default="3")))
     found = evolved(relation("a", "b"), OLD, present, at(120))
     assert [(column.name, column.number, column.default) for column in found.columns][1] == ("b", 3, "3")
 
 
 # One state of the catalog: a column `v` that the transaction 110 has dropped, and another one added much later.
-V_DROPPED = Present(
+V_DROPPED = CatalogState(
     200,
     5000,
     (
@@ -360,14 +364,14 @@ def test_a_column_that_the_transaction_itself_drops_is_there_until_then(
 
 def test_a_column_that_one_transaction_makes_and_drops_is_not_one_that_came_later() -> None:
     columns = (shown(1, "a", 10), shown(3, "c", 150, 150, nullable=False, default="9"))
-    present = Present(200, 5000, columns, dropped=((2, 110),))
+    present = CatalogState(200, 5000, columns, dropped=((2, 110),))
     found = evolved(relation("a", "b"), table(ColumnFacts(1, "a")), present, at(110))
     assert [(column.name, column.nullable, column.default) for column in found.columns][1] == ("b", True, None)
 
 
 def test_a_transaction_with_an_older_id_that_writes_late_does_not_see_a_dropped_column_again() -> None:
     """The transaction 120 has dropped `b`; later changes of the transaction 110 are without `b`."""
-    present = Present(200, 5000, (shown(1, "a", 10), shown(3, "c", 120, 120, default="9")), dropped=((2, 120),))
+    present = CatalogState(200, 5000, (shown(1, "a", 10), shown(3, "c", 120, 120, default="9")), dropped=((2, 120),))
     older = table(ColumnFacts(1, "a"), ColumnFacts(3, "c", default="9"))
     assert evolved(relation("a", "c"), older, present, at(110)).columns == older.columns
 
@@ -375,7 +379,7 @@ def test_a_transaction_with_an_older_id_that_writes_late_does_not_see_a_dropped_
 def test_columns_that_have_changed_names_with_each_other_are_told_apart_by_their_places() -> None:
     """`v` became `w` and `w` became `v`; later `w` got another type, and `v` was dropped."""
     columns = (shown(1, "a", 10), shown(2, "w", 150), shown(4, "d", 10), shown(5, "v", 170, 170, default="5"))
-    present = Present(200, 5000, columns, dropped=((3, 160),))
+    present = CatalogState(200, 5000, columns, dropped=((3, 160),))
     older = table(*(ColumnFacts(place, name) for place, name in enumerate(("a", "v", "w", "d"), 1)))
     found = evolved(relation("a", "w", "v", "d"), older, present, at(120))
     assert [(column.name, column.number) for column in found.columns] == [("a", 1), ("w", 2), ("v", 3), ("d", 4)]
@@ -390,7 +394,7 @@ def test_names_that_a_transaction_swaps_are_told_apart_by_their_places(hidden: b
     """Writes before and after the swap of `a` and `b`, in the transaction 110 that swaps them."""
     generated = (shown(4, "g", 10, generated=True),) if hidden else ()
     unsent = (shown(5, "u", 10),) if hidden else ()
-    present = Present(200, 5000, (shown(1, "id", 10), shown(2, "b", 110), shown(3, "a", 110), *generated, *unsent))
+    present = CatalogState(200, 5000, (shown(1, "id", 10), shown(2, "b", 110), shown(3, "a", 110), *generated, *unsent))
     older = table(*(ColumnFacts(place, name) for place, name in enumerate(("id", "a", "b"), 1)))
     first = evolved(relation("id", "a", "b"), older, present, at(110))
     assert numbers(first) == [1, 2, 3]
@@ -402,7 +406,7 @@ def test_names_that_a_transaction_swaps_are_told_apart_by_their_places(hidden: b
 
 def test_a_column_that_a_transaction_drops_and_makes_again_is_another_one() -> None:
     """Writes before and after `drop a, add a`, in the transaction 110 that does it."""
-    present = Present(200, 5000, (shown(1, "id", 10), shown(3, "b", 10), shown(4, "a", 110)), dropped=((2, 110),))
+    present = CatalogState(200, 5000, (shown(1, "id", 10), shown(3, "b", 10), shown(4, "a", 110)), dropped=((2, 110),))
     older = table(*(ColumnFacts(place, name) for place, name in enumerate(("id", "a", "b"), 1)))
     first = evolved(relation("id", "a", "b"), older, present, at(110))
     assert numbers(first) == [1, 2, 3]
@@ -412,7 +416,7 @@ def test_a_column_that_a_transaction_drops_and_makes_again_is_another_one() -> N
 
 def test_a_column_that_a_transaction_renames_keeps_its_number() -> None:
     """Writes before and after the renaming of `a` to `x`, with a new column `a` beside it."""
-    present = Present(200, 5000, (shown(1, "id", 10), shown(2, "x", 110), shown(3, "a", 110, 110, default="1")))
+    present = CatalogState(200, 5000, (shown(1, "id", 10), shown(2, "x", 110), shown(3, "a", 110, 110, default="1")))
     older = table(ColumnFacts(1, "id"), ColumnFacts(2, "a"))
     first = evolved(relation("id", "a"), older, present, at(110))
     assert numbers(first) == [1, 2]
@@ -429,14 +433,14 @@ def test_a_column_that_came_with_a_value_is_known_though_its_default_is_gone() -
     """The value is known by NOT NULL, or from the catalog; or the table was rewritten for it."""
     columns = (shown(1, "a", 10), shown(2, "b", 105, filled=True), shown(3, "c", 105))
     older = Attributes((ColumnFacts(1, "a"),), file=7, highest=1)
-    assert filled(evolved(relation("a", "b", "c"), older, Present(200, 5000, columns, file=7), at(110))) == ["b"]
-    anew = Present(200, 5000, columns, file=8, xmin=105)
+    assert filled(evolved(relation("a", "b", "c"), older, CatalogState(200, 5000, columns, file=7), at(110))) == ["b"]
+    anew = CatalogState(200, 5000, columns, file=8, xmin=105)
     assert filled(evolved(relation("a", "b", "c"), older, anew, at(110))) == ["b", "c"]
     # a later statement has made the file, as a truncate does
-    later = Present(200, 5000, columns, file=8, xmin=107)
+    later = CatalogState(200, 5000, columns, file=8, xmin=107)
     assert filled(evolved(relation("a", "b", "c"), older, later, at(110))) == ["b"]
     # unless that statement has added another column
-    more = Present(200, 5000, (*columns, shown(4, "d", 107)), file=8, xmin=107)
+    more = CatalogState(200, 5000, (*columns, shown(4, "d", 107)), file=8, xmin=107)
     assert filled(evolved(relation("a", "b", "c", "d"), older, more, at(110))) == ["b", "c", "d"]
 
 
@@ -444,7 +448,7 @@ def test_a_table_that_was_written_anew_for_another_type_has_no_values_in_a_new_c
     """A new type explains the new file; a warning names its column."""
     older = Attributes((ColumnFacts(1, "a"),), file=7, highest=1, kinds=(20,))
     found = evolved(
-        relation("a", "c"), older, Present(200, 5000, (shown(1, "a", 105), shown(2, "c", 105)), file=8), at(110)
+        relation("a", "c"), older, CatalogState(200, 5000, (shown(1, "a", 105), shown(2, "c", 105)), file=8), at(110)
     )
     assert filled(found) == []
     assert retyped(older, found) == ["a"]
@@ -456,7 +460,7 @@ def test_a_table_that_was_written_anew_for_another_type_has_no_values_in_a_new_c
 def test_a_past_file_is_kept_once_the_catalog_cannot_show_that_of_a_later_statement() -> None:
     """A change before the statement that rewrites a table arrives when the catalog already shows the new file."""
     older = Attributes((ColumnFacts(1, "a"),), file=7, highest=1, kinds=(INT,), past_file=7)
-    present = Present(200, 5000, (shown(1, "a", 105),), file=8, xmin=105)
+    present = CatalogState(200, 5000, (shown(1, "a", 105),), file=8, xmin=105)
     found = [evolve(relation("a"), older, present, at(xid), resent=xid == 110)[0] for xid in (104, 105, 110)]
     assert [(one.file, one.past_file) for one in found] == [(8, 7), (8, 7), (8, 8)]
     assert Attributes.from_json(json.loads(json.dumps(found[0].to_json()))) == found[0]
@@ -467,7 +471,7 @@ def test_a_past_file_is_kept_once_the_catalog_cannot_show_that_of_a_later_statem
 def test_a_column_that_came_with_a_new_file_is_known_though_an_earlier_message_has_shown_the_file() -> None:
     """A generated column is added, and its expression dropped, before the catalog is read for the first time."""
     older = Attributes((ColumnFacts(1, "a"),), file=7, highest=1)
-    present = Present(200, 5000, (shown(1, "a", 10), shown(2, "g", 108)), file=8, xmin=108)
+    present = CatalogState(200, 5000, (shown(1, "a", 10), shown(2, "g", 108)), file=8, xmin=108)
     first = evolve(relation("a"), older, present, at(105), resent=True)[0]
     assert (first.file, first.past_file) == (8, 7)
     assert filled(evolve(relation("a", "g"), first, present, at(110), resent=True)[0]) == ["g"]
@@ -479,7 +483,7 @@ def test_a_column_that_came_with_a_new_file_is_known_though_an_earlier_message_h
 def test_a_new_file_that_another_type_explains_explains_no_new_column_after_it() -> None:
     """The catalog shows both alterations when the log brings the first one."""
     older = Attributes((ColumnFacts(1, "a"),), file=7, highest=1, kinds=(20,), past_file=7)
-    present = Present(200, 5000, (shown(1, "a", 105), shown(2, "c", 107)), file=8, xmin=107)
+    present = CatalogState(200, 5000, (shown(1, "a", 105), shown(2, "c", 107)), file=8, xmin=107)
     first = evolve(relation("a"), older, present, at(106), resent=True)[0]
     assert (first.past_file, retyped(older, first)) == (8, ["a"])
     assert filled(evolve(relation("a", "c"), first, present, at(108), resent=True)[0]) == []
@@ -488,9 +492,9 @@ def test_a_new_file_that_another_type_explains_explains_no_new_column_after_it()
 def test_a_column_that_was_there_before_it_was_published_has_values() -> None:
     columns = (shown(1, "a", 10), shown(2, "hidden", 10), shown(3, "new", 105))
     older = Attributes((ColumnFacts(1, "a"),), file=7, highest=2)
-    found = evolved(relation("a", "hidden", "new"), older, Present(200, 5000, columns, file=7), at(110))
+    found = evolved(relation("a", "hidden", "new"), older, CatalogState(200, 5000, columns, file=7), at(110))
     assert filled(found) == ["hidden"]
     # and a column that was generated
     older = Attributes((ColumnFacts(1, "a"), ColumnFacts(2, "g", generated=True)), file=7, highest=2)
-    present = Present(200, 5000, (shown(1, "a", 10), shown(2, "g", 105)), file=7)
+    present = CatalogState(200, 5000, (shown(1, "a", 10), shown(2, "g", 105)), file=7)
     assert filled(evolved(relation("a", "g"), older, present, at(110))) == ["g"]

@@ -10,7 +10,7 @@ import pytest
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors.postgres.protocol.pgoutput import Relation, RelationColumn
 from tailrace.connectors.postgres.protocol.position import LogPosition
-from tailrace.connectors.postgres.schema.evolution import Moment, Present, PresentColumn
+from tailrace.connectors.postgres.schema.evolution import CatalogState, Moment, PresentColumn
 from tailrace.connectors.postgres.schema.history import ColumnFacts as Facts
 from tailrace.connectors.postgres.schema.history import History, SchemaHistory
 from tailrace.connectors.postgres.schema.relations import Relations
@@ -37,19 +37,19 @@ class Catalog:
         if self.asked == self.failing:
             raise OSError("the connection is gone")
 
-    def present(self, oids: Any) -> dict[int, Present]:
+    def present(self, oids: Any) -> dict[int, CatalogState]:
         self.ask()
         default = PresentColumn(Facts(1, "a", default="1"), 23, -1, 3, self.default_xmin or None)
         added = PresentColumn(Facts(2, "b"), 23, -1, 3, None)
         if self.unseen:
             self.unseen -= 1
-            return {oid: Present(2000, 1 << 50, (default,), in_progress=frozenset({1000})) for oid in oids}
-        return {oid: Present(2000, 1 << 50, (default, added)) for oid in oids}
+            return {oid: CatalogState(2000, 1 << 50, (default,), in_progress=frozenset({1000})) for oid in oids}
+        return {oid: CatalogState(2000, 1 << 50, (default, added)) for oid in oids}
 
     def alters(self, oid: int, xid: int) -> bool:
         return self.does_alter
 
-    def add_types(self, present: Present, oids: Any) -> None:
+    def add_types(self, present: CatalogState, oids: Any) -> None:
         self.ask()
 
     def streamed(self, relation: Relation, attributes: Any, version: int) -> TableSchema:

@@ -10,7 +10,7 @@ import pytest
 
 from tailrace.columns import Column, TableSchema
 from tailrace.connectors.postgres.log.form import FORM
-from tailrace.connectors.postgres.values import declared
+from tailrace.connectors.postgres.values import declared_types
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
 from tailrace.events.admission import Admission
@@ -182,7 +182,7 @@ def test_types_are_told_for_columns_and_for_types() -> None:
     ],
 )
 def test_lengths_and_scales_are_those_of_the_jdbc_driver(column: Column, length: int, scale: int) -> None:
-    assert (declared.length(column), declared.scale(column)) == (length, scale)
+    assert (declared_types.length(column), declared_types.scale(column)) == (length, scale)
 
 
 def test_keys_are_made_of_the_columns_that_all_matching_entries_name() -> None:

@@ -9,14 +9,14 @@ import pytest
 from tailrace.columns.logical import BYTES, INT32, INT64, STRING, Field, struct
 from tailrace.records.layout import (
     AFTER,
-    AsShown,
-    AsWritten,
     Column,
     Constant,
     Header,
     ImageColumn,
     Member,
     RecordLayout,
+    ServerTexts,
+    ShownTexts,
     Struct,
     Text,
     constants,
@@ -72,8 +72,8 @@ def test_parts_are_left_out_by_name(names: tuple[str, ...], left: list[str]) -> 
 def test_texts_are_strings_and_what_is_written_is_bytes() -> None:
     name = ImageColumn(AFTER, NAME)
     assert Text(("a", Column("n", INT64))).type == STRING
-    assert AsWritten(name).type == BYTES.with_optional(True)
-    assert AsShown(name).type == name.type == NAME.schema
+    assert ServerTexts(name).type == BYTES.with_optional(True)
+    assert ShownTexts(name).type == name.type == NAME.schema
 
 
 def test_constants_have_the_fields_of_their_schema_in_its_order() -> None:

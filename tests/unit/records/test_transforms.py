@@ -11,12 +11,12 @@ import pytest
 
 from tailrace.columns import TableId
 from tailrace.columns.logical import BOOLEAN, STRING
-from tailrace.records.layout import Computed, Constant, Header, Node, RecordLayout
+from tailrace.records.layout import ComputedColumn, Constant, Header, Node, RecordLayout
 from tailrace.records.transform import (
-    LeftOut,
-    Refused,
+    LeftOutRecords,
+    RefusedRecord,
     Rewritten,
-    Varying,
+    VaryingLayout,
     behind_delete,
     by_distinct,
     either,
@@ -70,7 +70,7 @@ def test_transforms_are_done_in_their_order() -> None:
     assert rewritten(RECORD, ()) is RECORD
 
 
-@pytest.mark.parametrize("left_out", [None, LeftOut("they are of no use")])
+@pytest.mark.parametrize("left_out", [None, LeftOutRecords("they are of no use")])
 def test_what_is_left_out_is_not_rewritten_any_more(left_out: Rewritten) -> None:
     assert rewritten(RECORD, transforms(Giving(left_out), Giving(RECORD))) is left_out
 
@@ -79,7 +79,7 @@ def test_what_is_left_out_is_not_rewritten_any_more(left_out: Rewritten) -> None
 def test_those_behind_a_layout_that_varies_are_done_for_each(value: bool | None, topic: str) -> None:
     varying = either(FLAG, RECORD, replace(RECORD, topic="other"))
     found = rewritten(RECORD, transforms(Giving(varying), Appending("a")))
-    assert isinstance(found, Varying)
+    assert isinstance(found, VaryingLayout)
     assert found.by == FLAG
     record = resolved(found, value_of(value))
     assert isinstance(record, RecordLayout)
@@ -90,16 +90,16 @@ def test_layouts_may_vary_within_one_another() -> None:
     inner = either(FLAG, None, RECORD)
     assert resolved(either(FLAG, inner, RECORD), value_of(True)) is None
     assert resolved(either(FLAG, inner, RECORD), value_of(False)) is RECORD
-    reason = LeftOut("told", is_error=True)
+    reason = LeftOutRecords("told", is_error=True)
     assert resolved(reason, value_of(True)) is reason
 
 
 @pytest.mark.parametrize(("value", "stays"), [(True, True), (False, False), (None, False)])
 def test_a_record_stays_where_its_flag_is_true(value: bool | None, stays: bool) -> None:
-    flag = Computed((), lambda: None, BOOLEAN)
+    flag = ComputedColumn((), lambda: None, BOOLEAN)
     keeping = replace(RECORD, keep=flag)
     for found in (kept(keeping, flag), rewritten(RECORD, transforms(Giving(keeping)))):
-        assert isinstance(found, Varying)
+        assert isinstance(found, VaryingLayout)
         record = resolved(found, value_of(value))
         assert record == (RECORD if stays else None)
 
@@ -107,10 +107,10 @@ def test_a_record_stays_where_its_flag_is_true(value: bool | None, stays: bool) 
 def test_a_topic_of_text_is_named_at_once_and_a_computed_one_by_its_values() -> None:
     named = with_topic(RECORD, str.upper)
     assert named.topic == "TOPIC"
-    computed = with_topic(replace(RECORD, topic=Computed((FLAG,), lambda values: values, STRING)), str.upper)
-    assert isinstance(computed.topic, Computed)
+    computed = with_topic(replace(RECORD, topic=ComputedColumn((FLAG,), lambda values: values, STRING)), str.upper)
+    assert isinstance(computed.topic, ComputedColumn)
     (inner,) = computed.topic.inputs
-    assert isinstance(inner, Computed)
+    assert isinstance(inner, ComputedColumn)
     assert computed.topic.function(pa.array(["a", "b", "a", None])).to_pylist() == ["A", "B", "A", None]
 
 
@@ -181,6 +181,6 @@ def test_a_tombstone_has_the_headers_that_its_delete_was_given(chain: tuple[Any,
 
 
 def test_what_is_refused_names_its_row_and_its_reason() -> None:
-    fault = Refused("the transform x finds no field id", 3)
+    fault = RefusedRecord("the transform x finds no field id", 3)
     assert (fault.reason, fault.row) == ("the transform x finds no field id", 3)
-    assert Refused("why").row == 0
+    assert RefusedRecord("why").row == 0

@@ -17,7 +17,7 @@ from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.sinks import jetstream
 from tailrace.sinks.interruption import Interrupted
 from tailrace.sinks.jetstream import Fault, JetStreamSink, Publication, Publisher
-from tailrace.sinks.jetstream import Stored as Answer
+from tailrace.sinks.jetstream import PublishAck as Answer
 from tests.servers.certificates import Authority
 from tests.servers.nats import NatsServer, Stored
 from tests.unit.sinks.stream import Row, Stream, in_background, row, started

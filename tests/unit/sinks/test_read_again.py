@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from tailrace.columns.blocks import Form
 from tailrace.connectors.row_lookup import Values
-from tailrace.sinks.tables.row_lookup import Filling, told
+from tailrace.sinks.tables.row_lookup import ValueFilling, told
 from tailrace.sinks.tables.rows import row_schema
-from tailrace.sinks.tables.statements import Reduced, moved
+from tailrace.sinks.tables.statements import ReducedBatch, moved
 
 FORM = Form(("id", "v", "big", "doc"), (pa.int64(), pa.string(), pa.string(), pa.string()), (0,))
 
@@ -39,7 +39,7 @@ def row(key: int, *misses: int) -> dict[str, Any]:
 def test_rows_get_what_they_miss_and_those_that_are_gone_are_left_out() -> None:
     held = Held([1, 3])
     batch = pa.RecordBatch.from_pylist([row(1, 2), row(2, 2), row(3, 2, 3)], row_schema(FORM))
-    found = [one for part in Filling(FORM, held)(iter([batch])) for one in part.to_pylist()]
+    found = [one for part in ValueFilling(FORM, held)(iter([batch])) for one in part.to_pylist()]
     assert {one["c0"]: (one["c1"], one["c2"], one["c3"]) for one in found} == {
         1: ("v", "big of 1", "own"),
         3: ("v", "big of 3", "doc of 3"),
@@ -49,10 +49,12 @@ def test_rows_get_what_they_miss_and_those_that_are_gone_are_left_out() -> None:
 
 
 def test_what_a_row_misses_is_lost_where_its_old_key_is_not_there_or_may_be_of_a_later_row() -> None:
-    text = told("lake", Reduced(FORM, "rows", missing=True), "rows", True)
+    text = told("lake", ReducedBatch(FORM, "rows", missing=True), "rows", True)
     assert "(o.`id` is null or s.origin is not null) as lost" in text
     assert "o.`id` = coalesce(s.origin.k0, s.c0)" in text
-    assert "not s.op in ('d', 't') and true as lost" in told("lake", Reduced(FORM, "rows", emptied=True), "rows", False)
+    assert "not s.op in ('d', 't') and true as lost" in told(
+        "lake", ReducedBatch(FORM, "rows", emptied=True), "rows", False
+    )
 
 
 def test_a_moved_row_takes_nothing_over_where_it_may_be_of_another_row() -> None:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tailrace.columns.blocks import Form, Head, Place, written
 from tailrace.sinks.tables.batch import with_values
-from tailrace.sinks.tables.evolution import Alteration, HeldColumn, HeldTable, Phase, Policies, Unfollowed
-from tailrace.sinks.tables.rows import Opening, places_of
+from tailrace.sinks.tables.evolution import Alteration, HeldColumn, HeldTable, Phase, Policies, UnfollowedAlteration
+from tailrace.sinks.tables.rows import BlockOpening, places_of
 from tailrace.sinks.tables.statements import holds, type_of, widens
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
@@ -111,7 +111,7 @@ def test_what_is_ignored_needs_no_step(new: Form, policies: Policies, held: dict
     ],
 )  # fmt: skip
 def test_what_a_table_does_not_follow(new: Form, policies: Policies, said: str, remedy: str) -> None:
-    with pytest.raises(Unfollowed) as caught:
+    with pytest.raises(UnfollowedAlteration) as caught:
         followed(new, policies)
     assert said in caught.value.why
     assert remedy in caught.value.remedy
@@ -120,13 +120,13 @@ def test_what_a_table_does_not_follow(new: Form, policies: Policies, said: str, 
 def test_a_table_that_was_made_anew_under_the_same_name_is_told() -> None:
     old = replace(TABLE, relation=5)
     assert followed(replace(OLD, relation=5), old=old)[0] == []
-    with pytest.raises(Unfollowed, match="another one has its name"):
+    with pytest.raises(UnfollowedAlteration, match="another one has its name"):
         followed(replace(OLD, relation=6), old=old)
 
 
 def test_a_column_with_a_default_stops_unless_it_may_be_null() -> None:
     new = form(ID, A, B, (4, "c"), added=(3,))
-    with pytest.raises(Unfollowed, match="may have values in its new column c,") as caught:
+    with pytest.raises(UnfollowedAlteration, match="may have values in its new column c,") as caught:
         followed(new)
     assert "added.default = null" in caught.value.remedy
     assert followed(new, Policies(stops_at_defaults=False))[0] == [("add", "c", "int")]
@@ -137,9 +137,9 @@ def test_a_column_of_somebody_else_is_left_alone_unless_one_of_its_name_comes() 
     types = kinds(OLD) | {"mine": "int"}
     assert followed(OLD, types=types)[0] == []
     assert followed(form(ID, A, B, (4, "mine")), types=types)[0] == []
-    with pytest.raises(Unfollowed, match="mine and Mine"):
+    with pytest.raises(UnfollowedAlteration, match="mine and Mine"):
         followed(form(ID, (2, "Mine"), B), types=types)
-    with pytest.raises(Unfollowed, match="another program has dropped or renamed the table's column b"):
+    with pytest.raises(UnfollowedAlteration, match="another program has dropped or renamed the table's column b"):
         followed(form(ID, (2, "x"), B), types={"id": "int", "a": "int"})
 
 
@@ -148,7 +148,7 @@ def test_a_column_that_was_kept_takes_the_next_one_of_its_name() -> None:
     assert HeldColumn(2, "a", "a", gone=True) in phase.record.columns
     steps, held = followed(form(ID, B, (4, "a")), Policies(drop="ignore"), old=phase.record)
     assert (steps, held) == ([], {"id": "id", "b": "b", "a": "a"})
-    with pytest.raises(Unfollowed, match="cannot be in one table"):
+    with pytest.raises(UnfollowedAlteration, match="cannot be in one table"):
         followed(form(ID, (3, "a")), Policies(drop="ignore"), old=phase.record)
 
 
@@ -274,15 +274,15 @@ def test_shards_may_be_altered_one_after_another() -> None:
 def test_what_a_table_cannot_know_of_one_shard_stops_it() -> None:
     record = HeldTable.first(shard("d.s.o_1", "id", "a"), AT)
     types = {"id": "int", "a": "int"}
-    with pytest.raises(Unfollowed, match=r"d\.s\.o_1 has b in place of a"):
+    with pytest.raises(UnfollowedAlteration, match=r"d\.s\.o_1 has b in place of a"):
         Alteration(record, shard("d.s.o_1", "id", "b"), AT, types, ALWAYS)
-    with pytest.raises(Unfollowed, match="may have values in its new column c"):
+    with pytest.raises(UnfollowedAlteration, match="may have values in its new column c"):
         Alteration(
             record, shard("d.s.o_1", "id", "a", "c", added=(2,), values=((2, "7"),)), AT, types, ALWAYS, (), True
         )
     # The same holds for a column that another shard already has.
     both = list(Alteration(record, shard("d.s.o_2", "id", "a", "c"), AT, types, ALWAYS).phases())[-1].record
-    with pytest.raises(Unfollowed, match="may have values in its new column c"):
+    with pytest.raises(UnfollowedAlteration, match="may have values in its new column c"):
         Alteration(both, shard("d.s.o_1", "id", "a", "c", added=(2,)), AT, types | {"c": "int"}, ALWAYS)
 
 
@@ -305,6 +305,6 @@ def test_rows_before_a_new_column_in_the_same_batch_have_its_value() -> None:
     row = told | {"missing": None, "origin": None, "c0": 1, "c1": 2, "c2": 3}
     head = Head("d", "s", "t", OLD, 1, AT, AT)
     block = {"key": [head.text()], "value": [written(pa.RecordBatch.from_pylist([row], OLD.schema))]}
-    (opened,) = Opening(into).blocks(iter([pa.RecordBatch.from_pydict(block)]))
+    (opened,) = BlockOpening(into).blocks(iter([pa.RecordBatch.from_pydict(block)]))
     assert opened["c3"].to_pylist() == [7]
     assert opened["c4"].to_pylist() == [datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)]

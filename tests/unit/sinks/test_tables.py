@@ -24,9 +24,9 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.sinks.tables import versions
 from tailrace.sinks.tables.batch import TableBatch
 from tailrace.sinks.tables.evolution import Policies
-from tailrace.sinks.tables.rows import Opening, OpeningApart, Reducing, gathered, place_text, row_schema
+from tailrace.sinks.tables.rows import BlockOpening, RowReduction, SeparateOpening, gathered, place_text, row_schema
 from tailrace.sinks.tables.sink import TablesSink
-from tailrace.sinks.tables.statements import Reduced, folder, moved, quoted
+from tailrace.sinks.tables.statements import ReducedBatch, folder, moved, quoted
 from tailrace.sinks.tables.target import metadata
 
 FORM = Form(("id", "v", "big"), (pa.int64(), pa.string(), pa.string()), (0,))
@@ -50,8 +50,8 @@ def block(*changes: dict[str, Any]) -> dict[str, bytes]:
 
 
 def reduced(*blocks: dict[str, bytes]) -> list[dict[str, Any]]:
-    opened = Opening(FORM)(iter([pa.RecordBatch.from_pylist(list(blocks))]))
-    return [row for part in Reducing(FORM)(opened) for row in part.to_pylist()]
+    opened = BlockOpening(FORM)(iter([pa.RecordBatch.from_pylist(list(blocks))]))
+    return [row for part in RowReduction(FORM)(opened) for row in part.to_pylist()]
 
 
 def test_a_head_is_read_as_it_was_written() -> None:
@@ -72,7 +72,7 @@ def test_values_are_carried_from_block_to_block() -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_blocks_of_one_partition_are_reduced_where_they_are(count: int) -> None:
     blocks = [block(change(place, 7, big=f"B{place}"), change(place + 10, 8)) for place in range(count)]
-    found = OpeningApart(FORM)(iter([pa.RecordBatch.from_pylist(blocks)]))
+    found = SeparateOpening(FORM)(iter([pa.RecordBatch.from_pylist(blocks)]))
     rows = [row for part in found for row in part.to_pylist()]
     assert rows == reduced(*blocks)
     assert [row["c2"] for row in rows] == [f"B{count - 1}", None]
@@ -82,7 +82,7 @@ def test_rows_of_other_keys_are_not_reduced_again(monkeypatch: pytest.MonkeyPatc
     blocks = [block(change(2, 7, big="B"), change(3, 8, "d")), block(change(1, 9, "c", big="C"))]
     wanted = reduced(*blocks)
     monkeypatch.setattr("tailrace.sinks.tables.rows.reduced", None)
-    found = OpeningApart(FORM)(iter([pa.RecordBatch.from_pylist(blocks)]))
+    found = SeparateOpening(FORM)(iter([pa.RecordBatch.from_pylist(blocks)]))
     rows = [row for part in found for row in part.to_pylist()]
     assert sorted(rows, key=lambda row: row["c0"]) == sorted(wanted, key=lambda row: row["c0"])
 
@@ -90,22 +90,22 @@ def test_rows_of_other_keys_are_not_reduced_again(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("key", [7, 9])
 def test_rows_that_miss_values_are_reduced(key: int) -> None:
     blocks = [block(change(1, 7, "c", big="B")), block(change(2, key))]
-    found = OpeningApart(FORM)(iter([pa.RecordBatch.from_pylist(blocks)]))
+    found = SeparateOpening(FORM)(iter([pa.RecordBatch.from_pylist(blocks)]))
     assert [row for part in found for row in part.to_pylist()] == reduced(*blocks)
 
 
 @pytest.mark.parametrize("keeps_deletes", [False, True])
 def test_a_merge_reads_no_other_columns_than_it_names(keeps_deletes: bool) -> None:
-    columns = Reduced(FORM, "rows", keeps_deletes=keeps_deletes).columns
-    text = Reduced(FORM, "rows", keeps_deletes=keeps_deletes).merge().statement("t")
+    columns = ReducedBatch(FORM, "rows", keeps_deletes=keeps_deletes).columns
+    text = ReducedBatch(FORM, "rows", keeps_deletes=keeps_deletes).merge().statement("t")
     assert set(columns) == set(re.findall(r"s\.(\w+)", text))
     one = block(change(1, 7, big="B"))
-    found = OpeningApart(FORM, keeps_deletes, columns)(iter([pa.RecordBatch.from_pylist([one])]))
+    found = SeparateOpening(FORM, keeps_deletes, columns)(iter([pa.RecordBatch.from_pylist([one])]))
     (row,) = reduced(one)
     assert [part.to_pylist() for part in found] == [[{name: row[name] for name in columns}]]
     # The values known of a row decide its result.
-    assert not Reduced(FORM, "rows", missing=True).columns
-    assert not Reduced(FORM, "rows", emptied=True).columns
+    assert not ReducedBatch(FORM, "rows", missing=True).columns
+    assert not ReducedBatch(FORM, "rows", emptied=True).columns
 
 
 def test_what_no_block_has_stays_missing() -> None:
@@ -143,7 +143,7 @@ def test_a_key_that_is_taken_again_is_not_the_row_that_moved() -> None:
 
 def test_columns_that_came_later_are_null_in_older_blocks() -> None:
     newer = Form((*FORM.names, "extra"), (*FORM.types, pa.int64()), (0,))
-    opened = Opening(newer)(iter([pa.RecordBatch.from_pylist([block(change(1, 7))])]))
+    opened = BlockOpening(newer)(iter([pa.RecordBatch.from_pylist([block(change(1, 7))])]))
     assert [(row["c0"], row["c3"], row["missing"]) for part in opened for row in part.to_pylist()] == [(7, None, [2])]
 
 
@@ -198,7 +198,7 @@ def test_a_row_that_moved_was_the_last_of_its_key_before_its_block() -> None:
 
 
 def test_few_rows_go_to_each_task_and_the_table_is_not_shuffled() -> None:
-    merge = Reduced(FORM, "rows").merge()
+    merge = ReducedBatch(FORM, "rows").merge()
     assert "broadcast" not in merge.statement("t")
     small = replace(merge, small=True).statement("t")
     assert small.startswith("merge into t t using (select /*+ broadcast(v) */ * from rows v) s on ")
@@ -214,16 +214,16 @@ def test_a_batch_is_small_by_rows_and_bytes(rows: int, size: int, small: bool) -
 
 
 def test_the_merge_keeps_what_is_missing() -> None:
-    text = Reduced(FORM, "rows", missing=True).merge().statement("delta.`/lake/s.t`")
+    text = ReducedBatch(FORM, "rows", missing=True).merge().statement("delta.`/lake/s.t`")
     assert "on t.`id` = s.c0" in text
     assert "if(array_contains(s.missing, 2), t.`big`, s.c2)" in text
     assert "raise_error" in text
     assert "when matched and s.op = 'd' then delete" in text
-    assert "raise_error" not in Reduced(FORM, "rows", missing=True, unknown="null").merge().statement("t")
+    assert "raise_error" not in ReducedBatch(FORM, "rows", missing=True, unknown="null").merge().statement("t")
 
 
 def test_deletes_that_stay_are_marked() -> None:
-    text = Reduced(FORM, "rows", keeps_deletes=True, emptied=True).merge().statement("t")
+    text = ReducedBatch(FORM, "rows", keeps_deletes=True, emptied=True).merge().statement("t")
     assert "delete" not in text.replace("__deleted", "")
     assert "when not matched by source then update set t.`__deleted` = 'true'" in text
 
@@ -273,7 +273,7 @@ def test_rows_are_opened_into_the_columns_that_the_table_holds() -> None:
     told = {"op": "c", "position": "0A", "ordinal": 0, "part": 1, "at": AT, "missing": [2, 3], "origin": {"k0": 6}}
     rows = pa.RecordBatch.from_pylist([told | {"c0": 7, "c1": 8, "c2": None, "c3": None}], form.schema)
     head = Head("d", "s", "t", form, 1, ("0A", 0), ("0A", 0), "", None, True, True)
-    (part,) = Opening(target)(iter([pa.RecordBatch.from_pylist([{"key": head.text(), "value": written(rows)}])]))
+    (part,) = BlockOpening(target)(iter([pa.RecordBatch.from_pylist([{"key": head.text(), "value": written(rows)}])]))
     (row,) = part.to_pylist()
     assert [row[f"c{place}"] for place in range(4)] == [None, 8, 7, None]
     assert (row["missing"], row["origin"]) == ([0], {"k0": 6})
@@ -283,7 +283,7 @@ def test_rows_are_opened_into_the_columns_that_the_table_holds() -> None:
 def test_a_log_goes_on_where_the_key_is_made_of_other_columns(key: tuple[int, ...]) -> None:
     """A row whose key has changed, in a block from before the key's columns changed, has a key of those columns."""
     given = block(change(1, 7, "d"), change(1, 8, "c", part=1, origin={"k0": 7}))
-    (part,) = Opening(replace(FORM, key=key))(iter([pa.RecordBatch.from_pylist([given])]))
+    (part,) = BlockOpening(replace(FORM, key=key))(iter([pa.RecordBatch.from_pylist([given])]))
     assert [(row["op"], row["c0"], row["missing"], row["origin"]) for row in part.to_pylist()] == [
         ("d", 7, None, None), ("c", 8, [2], None),
     ]  # fmt: skip

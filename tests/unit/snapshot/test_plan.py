@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from tailrace.columns.batch import Marker
-from tailrace.connectors.postgres.log.visible import Visible
+from tailrace.connectors.postgres.log.visibility import VisibleTransactions
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import LogPosition, lsn_text, lsn_value
 from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin, SnapshotProgress
@@ -62,7 +62,7 @@ def test_no_row_is_first_when_the_first_table_is_empty() -> None:
 def test_offsets_come_back_from_their_json_and_keep_their_text() -> None:
     offset = PostgresOffset(
         LogPosition(0x16B374D848, 0x16B374D880, 7, 0x16B374E000),
-        Visible(10, 20, frozenset({12, 15}), 99),
+        VisibleTransactions(10, 20, frozenset({12, 15}), 99),
         snapshot=SnapshotProgress(PLAN, SnapshotOrigin(1, 2, 3), 4),
     )
     aged = replace(offset, snapshot=SnapshotProgress(PLAN, SnapshotOrigin(1, 2, 3, 4, 5 << 32), 4))
@@ -80,7 +80,7 @@ def test_lsns_are_written_as_postgresql_writes_them() -> None:
 
 def test_a_snapshot_shows_transactions_by_id_across_the_wrap_of_32_bits() -> None:
     epoch = 5 << 32
-    shown = Visible(epoch + 5, epoch + 10, frozenset({epoch + 7}), 1000)
+    shown = VisibleTransactions(epoch + 5, epoch + 10, frozenset({epoch + 7}), 1000)
     assert shown(4, 500)
     assert shown(9, 500)
     assert not shown(7, 500)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tailrace.snapshot.incremental import Cursor, IncrementalSnapshot, Unusable
+from tailrace.snapshot.incremental import Cursor, IncrementalSnapshot, UnusableTable
 from tailrace.snapshot.pace import ReadingPace
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
 from tailrace.snapshot.signals import Signal
-from tailrace.snapshot.windows import Found, Void, Watermark, Window, Windows, WindowSource
+from tailrace.snapshot.windows import FoundChunks, Watermark, Window, Windows, WindowSource, WindowVoid
 
 OPTIONS = {
     "topic.prefix": "p",
@@ -49,24 +49,24 @@ class MemorySource(WindowSource[int, int, str, int, list[Signal], str]):
     @contextmanager
     def view(self, at: int, opened_at: int) -> Iterator[int]:
         if self.fails == "view":
-            raise Void
+            raise WindowVoid
         yield opened_at
 
-    def next_chunks(self, view: int, state: IncrementalSnapshot, count: int) -> Found[str]:
+    def next_chunks(self, view: int, state: IncrementalSnapshot, count: int) -> FoundChunks[str]:
         name = state.current.table
         if name not in self.rows:
-            raise Unusable("UNKNOWN_SCHEMA")
+            raise UnusableTable("UNKNOWN_SCHEMA")
         last = 0 if state.cursor.last is None else int(state.cursor.last[0])
         upto = min(last + count, self.rows[name])
         maximum = (str(self.rows[name]),) if self.rows[name] else ()
         if upto == last:
-            return Found([], replace(state.cursor, maximum=maximum))
+            return FoundChunks([], replace(state.cursor, maximum=maximum))
         chunks = [f"{name}{row}" for row in range(last + 1, upto + 1)]
-        return Found(chunks, Cursor((str(upto),), maximum, upto), len(chunks))
+        return FoundChunks(chunks, Cursor((str(upto),), maximum, upto), len(chunks))
 
     def locate(self, at: int, closing: Watermark | None, closed_at: int) -> int:
         if self.fails == "locate":
-            raise Void
+            raise WindowVoid
         return closed_at
 
     def reads(self, window: MemoryWindow, changes: list[Signal]) -> Sequence[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tailrace.errors import PrerequisiteError, ProcessLost
-from tailrace.spark.snapshot_process import Planned, Snapshots, asked, serve
+from tailrace.spark.snapshot_process import SnapshotHolder, Snapshots, asked, serve
 
 
 class Held:
@@ -89,14 +89,14 @@ def test_what_is_read_is_wanted(world: World) -> None:
 
 
 @pytest.fixture
-def planned(world: World) -> Iterator[Planned]:
+def planned(world: World) -> Iterator[SnapshotHolder]:
     with Listener(authkey=b"key") as listener:
         threading.Thread(target=serve, args=(listener, world.snapshots), daemon=True).start()
-        yield Planned((), listener.address, b"key")
+        yield SnapshotHolder((), listener.address, b"key")
     world.snapshots.close()
 
 
-def test_tasks_ask_over_a_socket(world: World, planned: Planned) -> None:
+def test_tasks_ask_over_a_socket(world: World, planned: SnapshotHolder) -> None:
     with asked(planned, "1", 1, 3) as tasks:
         assert list(tasks) == ["0.1"]
     world.now = 3
@@ -104,7 +104,7 @@ def test_tasks_ask_over_a_socket(world: World, planned: Planned) -> None:
         assert list(tasks) == ["1.0"]
 
 
-def test_a_task_that_dies_finds_its_snapshot_again(world: World, planned: Planned) -> None:
+def test_a_task_that_dies_finds_its_snapshot_again(world: World, planned: SnapshotHolder) -> None:
     with pytest.raises(ZeroDivisionError), asked(planned, "1", 0, 1):
         raise ZeroDivisionError
     world.now = 3
@@ -114,7 +114,7 @@ def test_a_task_that_dies_finds_its_snapshot_again(world: World, planned: Planne
         assert list(tasks) == ["0.0", "0.1", "0.2"]
 
 
-def test_a_holder_that_has_ended_is_told(planned: Planned) -> None:
-    gone = Planned((), f"{planned.address}-gone", b"key")
+def test_a_holder_that_has_ended_is_told(planned: SnapshotHolder) -> None:
+    gone = SnapshotHolder((), f"{planned.address}-gone", b"key")
     with pytest.raises(ProcessLost, match="Load the DataFrame again"), asked(gone, "1", 0, 1):
         pass

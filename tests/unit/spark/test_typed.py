@@ -13,7 +13,7 @@ from tailrace.columns import ChangeBatch, Column, Image, Marker, TableId, TableS
 from tailrace.columns.batch import position_text
 from tailrace.columns.typed import TYPED_COLUMNS
 from tailrace.connectors import registry
-from tailrace.connectors.captured import Captured
+from tailrace.connectors.captured_tables import CapturedTables
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, SchemaChanged
@@ -44,9 +44,9 @@ def batch(of: TableSchema, *rows: tuple[Any, ...], commit: int = 100, marker: Ma
 
 
 def schema_of(monkeypatch: pytest.MonkeyPatch, *tables: TableSchema, position: int = 50, **more: str) -> StructType:
-    captured = Captured(tables, position_text(position), FORM)
+    captured = CapturedTables(tables, position_text(position), FORM)
     monkeypatch.setattr(
-        "tailrace.connectors.descriptor.Descriptor.load_captured", lambda self: lambda config, settings: captured
+        "tailrace.connectors.descriptor.Descriptor.load_captured_tables", lambda self: lambda config, settings: captured
     )
     return typed.typed_type(parse("postgres", OPTIONS | {name.replace("_", "."): text for name, text in more.items()}))
 
@@ -183,7 +183,7 @@ def test_the_page_of_types_is_up_to_date() -> None:
     assert reference.main(["--check"]) == 0, "run python -m tailrace.spark.reference"
 
 
-@pytest.mark.parametrize("name", [name for name in registry.OWN if registry.find(name).listed])
+@pytest.mark.parametrize("name", [name for name in registry.OWN if registry.find(name).documented_types])
 def test_every_listed_type_has_one_in_spark(name: str) -> None:
     assert "``" not in reference.table(name)
 

@@ -16,8 +16,8 @@ from tailrace import formats
 from tailrace.columns.logical import LogicalType
 from tailrace.config.transforms import transforms
 from tailrace.formats.arrow import array_of, folded
-from tailrace.records.layout import Computed, Constant, Header, Node, RecordLayout
-from tailrace.records.transform import LeftOut, Refused, Rewritten, resolved, rewritten
+from tailrace.records.layout import ComputedColumn, Constant, Header, Node, RecordLayout
+from tailrace.records.transform import LeftOutRecords, RefusedRecord, Rewritten, resolved, rewritten
 from tests.layout_blocks import BARE, LayoutBlock
 from tests.unit.transforms.chains import CONNECT, chain
 
@@ -106,20 +106,20 @@ def values(steps: Steps, value: Node, block: LayoutBlock | None = None, **more: 
 def left_out(steps: Steps, record: RecordLayout) -> str:
     """Return why records of the layout are left out, in the words of the log."""
     found = rewritten(record, made_of(steps))
-    assert isinstance(found, LeftOut)
+    assert isinstance(found, LeftOutRecords)
     return found.reason
 
 
 def refused(steps: Steps, record: RecordLayout, block: LayoutBlock | None = None, **more: Any) -> str:
     """Return why the records are refused."""
-    with pytest.raises(Refused) as error:
+    with pytest.raises(RefusedRecord) as error:
         seen(steps, record, block, **more)
     return error.value.reason
 
 
 def _of_record(found: Rewritten, block: LayoutBlock, records: npt.NDArray[np.int32]) -> RecordLayout | None:
     result = resolved(found, lambda leaf: array_of(leaf, block, records)[0].as_py())
-    return None if isinstance(result, LeftOut) else result
+    return None if isinstance(result, LeftOutRecords) else result
 
 
 def _delivered(record: RecordLayout, block: LayoutBlock, records: npt.NDArray[np.int32]) -> list[Seen | None]:
@@ -151,7 +151,7 @@ def _delivered(record: RecordLayout, block: LayoutBlock, records: npt.NDArray[np
 
 def _is_known(node: Node) -> bool:
     """Return True if all values of a node are constants."""
-    if isinstance(node, Computed):
+    if isinstance(node, ComputedColumn):
         return False
     return (
         all(_is_known(part.node) for part in node.members) if hasattr(node, "members") else isinstance(node, Constant)

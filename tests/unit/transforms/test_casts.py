@@ -13,7 +13,7 @@ from tailrace.columns import Column
 from tailrace.columns.logical import LogicalType
 from tailrace.errors import TransformError
 from tailrace.formats.casts import TYPES, cast
-from tailrace.records.transform import Refused
+from tailrace.records.transform import RefusedRecord
 from tests.unit.events.changes import Change, table
 from tests.unit.transforms.chains import CONNECT, rows
 
@@ -88,7 +88,7 @@ def test_a_float_shows_its_own_digits() -> None:
 )
 def test_a_value_that_java_refuses_is_refused_with_its_row(word: str, value: Any, said: str) -> None:
     first = b"" if isinstance(value, bytes) else "1"
-    with pytest.raises(Refused) as fault:
+    with pytest.raises(RefusedRecord) as fault:
         made(word, None, first, value)
     assert said in fault.value.reason
     assert fault.value.row == (1 if isinstance(value, bytes) else 2)

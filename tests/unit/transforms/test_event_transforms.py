@@ -419,9 +419,9 @@ def test_a_message_of_json_becomes_the_event_of_a_row() -> None:
 
 @pytest.mark.parametrize("content", [b"text", b"[1]", b'{"a":[1,"x"]}', b"\xff"])
 def test_a_message_of_anything_else_is_refused(content: bytes) -> None:
-    from tailrace.records.transform import Refused
+    from tailrace.records.transform import RefusedRecord
 
-    with pytest.raises(Refused, match=r"message\.content"):
+    with pytest.raises(RefusedRecord, match=r"message\.content"):
         decode_logical_decoding_message_content({}).rewrite(_message(content))
 
 

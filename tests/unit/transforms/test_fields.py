@@ -22,7 +22,7 @@ from tailrace.columns.logical import (
     semantic,
     struct,
 )
-from tailrace.records.layout import Computed, Constant, Node, Struct
+from tailrace.records.layout import ComputedColumn, Constant, Node, Struct
 from tests.layout_blocks import LayoutBlock, stored, struct_of
 from tests.unit.transforms.rewritten_layouts import connect, debezium, one, record_of, refused, seen, values
 
@@ -191,14 +191,14 @@ def test_an_inserted_field_that_must_have_a_value_is_refused_without() -> None:
     step = connect("InsertField$Value", timestamp_field="at!")
     assert refused(step, record_of(ROW)) == "InsertField has no value for the field at, which must have one"
     block = LayoutBlock(2)
-    times = Computed((), lambda: stored(NUMBER, 5, None), NUMBER)
+    times = ComputedColumn((), lambda: stored(NUMBER, 5, None), NUMBER)
     said = refused(step, record_of(ROW, timestamp=times), block)
     assert said == "InsertField has no value for the field at, which must have one"
 
 
 def test_a_topic_that_depends_on_values_is_inserted_as_it_is() -> None:
     block = LayoutBlock(2)
-    topic = Computed((block.column("t", STRING, "a", "b"),), lambda topics: topics, STRING)
+    topic = ComputedColumn((block.column("t", STRING, "a", "b"),), lambda topics: topics, STRING)
     found = seen(connect("InsertField$Value", topic_field="t"), record_of(ROW, topic=topic), block)
     assert [record and record.value["t"] for record in found] == ["a", "b"]
 

@@ -13,7 +13,7 @@ from tailrace.columns.logical import INT64, STRING
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.errors import TransformError
 from tailrace.events.record_assembly import to_rows
-from tailrace.transforms.outbox.json_shapes import Shapes, Unclear, read, value_of, written
+from tailrace.transforms.outbox.json_shapes import Shapes, UnclearJson, read, value_of, written
 from tests.unit.events.changes import Change, batch, table
 from tests.unit.transforms.told import Told, faults, notices, settings, told
 
@@ -182,7 +182,7 @@ def test_a_schema_of_json_is_read_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("text", ['{"a":NaN}', '{"a":1e999}', "{", "[1]", "1", '{"a":[{"b":1},{"b":"x"}]}'])
 def test_what_has_no_schema_is_unclear(text: str) -> None:
-    with pytest.raises(Unclear):
+    with pytest.raises(UnclearJson):
         Shapes(False).of_text(text)
 
 

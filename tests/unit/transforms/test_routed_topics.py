@@ -8,7 +8,7 @@ import pytest
 
 from tailrace.columns import TableId
 from tailrace.columns.logical import INT32, INT64, STRING
-from tailrace.records.layout import Computed, Constant, RecordLayout
+from tailrace.records.layout import ComputedColumn, Constant, RecordLayout
 from tailrace.records.transform import ANY_TOPIC, routed
 from tests.layout_blocks import TOPIC, LayoutBlock, change_event, struct_of
 from tests.unit.transforms.rewritten_layouts import connect, debezium, made_of, one, record_of, refused, seen
@@ -21,7 +21,7 @@ TABLE = TableId("golden", "public", "t")
 
 def by_value(block: LayoutBlock, *topics: str) -> RecordLayout:
     """Return records whose topics depend on values."""
-    topic = Computed((block.column("topic", STRING, *topics),), lambda found: found, STRING)
+    topic = ComputedColumn((block.column("topic", STRING, *topics),), lambda found: found, STRING)
     return record_of(change_event("c", None, ROW), KEY, topic=topic)
 
 

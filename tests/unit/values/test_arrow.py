@@ -15,7 +15,7 @@ from tailrace.columns.logical import DOUBLE, INT32, INT64, STRING, LogicalType, 
 from tailrace.values import dates, decimals, geometry, instants, intervals, lists, maps, strings, times, timestamps
 from tailrace.values.arrow import stored
 from tailrace.values.booleans import bits_type
-from tailrace.values.conversion import ColumnPlan, Conversion, Family, Typed
+from tailrace.values.conversion import ColumnPlan, Conversion, Family, TypedColumn
 from tailrace.values.fragments import column_fragment, json_array
 from tailrace.values.texts import Texts
 
@@ -115,9 +115,9 @@ def test_an_offset_is_taken_off() -> None:
 class _Halves(Family):
     """Numbers in units of one half; texts are whole numbers."""
 
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn | None:
         numbers = [None if text is None else int(text) / 2 for text in texts.column.to_pylist()]
-        return Typed(pa.array(numbers, of), texts.state)
+        return TypedColumn(pa.array(numbers, of), texts.state)
 
 
 def _halves(text: str) -> int:

@@ -33,10 +33,10 @@ def _descriptor(dialect: Dialect, names: tuple[str, ...]) -> Descriptor:
         prerequisites=f"{_ROOM}.setup.prerequisites",
         send_signal=f"{_ROOM}.snapshot.signal_table:send",
         describe=f"{_ROOM}.status:describe",
-        captured=f"{_ROOM}.captured:captured",
-        held=f"{_ROOM}.consistent_read:held",
-        compared=f"{_ROOM}.verify_source:compared",
-        present=f"{_ROOM}.row_lookup:present",
+        captured_tables=f"{_ROOM}.captured_tables:captured",
+        consistent_read=f"{_ROOM}.consistent_read:held",
+        verify_source=f"{_ROOM}.verify_source:compared",
+        row_lookup=f"{_ROOM}.row_lookup:present",
         asked=(
             ("database.hostname", "localhost"),
             ("database.port", "3306"),
@@ -44,7 +44,7 @@ def _descriptor(dialect: Dialect, names: tuple[str, ...]) -> Descriptor:
             ("database.password", ""),
         ),
         removal=f"{_ROOM}.removal:REMOVAL",
-        outset=f"{_ROOM}.outset:OUTSET",
+        survey=f"{_ROOM}.survey:SURVEY",
         drivers=("pymysql",),
         loaded=(
             "tailrace.events.record_assembly",
@@ -56,7 +56,7 @@ def _descriptor(dialect: Dialect, names: tuple[str, ...]) -> Descriptor:
         ),
         requirement="tailrace[mysql]",
         # both databases share a table
-        listed=f"{_ROOM}.listed" if dialect is MYSQL else "",
+        documented_types=f"{_ROOM}.documented_types" if dialect is MYSQL else "",
     )
 
 

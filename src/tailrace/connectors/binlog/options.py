@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tailrace.config import connect, connector, credentials, processors, relational, signals
-from tailrace.config.connector import NO_JVM, Draft, Options
+from tailrace.config.connector import NO_JVM, ConfigDraft, Options
 from tailrace.config.option import Kind, Option, at_least, between
 from tailrace.connectors.binlog.debezium_offset import offset_fault
 from tailrace.connectors.binlog.dialect import MARIADB, MYSQL, Dialect
@@ -323,7 +323,7 @@ OWN = (
 )  # fmt: skip
 
 
-def _settle(draft: Draft) -> None:
+def _settle(draft: ConfigDraft) -> None:
     values = draft.values
     credentials.settle(draft)
     # the lists of databases are those that name the first part of a table

@@ -24,7 +24,7 @@ from tailrace.connectors.binlog.log.takeover import position_of
 from tailrace.connectors.binlog.log_session import BinlogLogSession, parallelism
 from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.binlog.schema import catalog
-from tailrace.connectors.binlog.schema.opening import initial_state, opened
+from tailrace.connectors.binlog.schema.first_definitions import initial_state, opened
 from tailrace.connectors.binlog.server.connection import connect, dialect_of, is_gone, rows, server_id
 from tailrace.connectors.binlog.server.errors import explained
 from tailrace.connectors.binlog.setup.prerequisites import misspelt, unmatched_lists

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config
-from tailrace.connectors.binlog.captured import unread
+from tailrace.connectors.binlog.captured_tables import unread
 from tailrace.connectors.binlog.dialect import MARIADB
 from tailrace.connectors.binlog.log.form import form_of
 from tailrace.connectors.binlog.log.position import number_of, position_text

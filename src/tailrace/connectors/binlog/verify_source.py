@@ -23,7 +23,7 @@ from tailrace.connectors.binlog.server.connection import connect, dialect_of, ro
 from tailrace.connectors.binlog.server.errors import explained
 from tailrace.connectors.binlog.snapshot.keys import quoted
 from tailrace.connectors.binlog.snapshot.tasks import Consecutive, SnapshotTask
-from tailrace.connectors.consistent_read import Touched
+from tailrace.connectors.consistent_read import TouchedKeys
 from tailrace.errors import PositionLost
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import SourceForm
@@ -68,14 +68,14 @@ class ComparedSnapshot:
         # the snapshot shows nothing behind its position
         return True
 
-    def touched(self, table: TableSchema, after: str, upto: str) -> Touched:
+    def touched(self, table: TableSchema, after: str, upto: str) -> TouchedKeys:
         if not table.key:
-            return Touched((), True)
+            return TouchedKeys((), True)
         try:
             found = explained(self._touched)(table, after, upto)
         except PositionLost:
             found = None
-        return Touched((), True) if found is None else Touched(tuple(zip(*sorted(found), strict=True)))
+        return TouchedKeys((), True) if found is None else TouchedKeys(tuple(zip(*sorted(found), strict=True)))
 
     def _touched(self, table: TableSchema, after: str, upto: str) -> set[tuple[bytes, ...]] | None:
         """Return the keys of a table that changed between two positions; None if a change does not tell its key."""

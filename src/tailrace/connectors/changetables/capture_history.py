@@ -33,7 +33,7 @@ class CapturePeriod:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class PeriodPart:
     """The part `(after, upto]` of an era: one query of one change table."""
 
     era: CapturePeriod
@@ -106,7 +106,7 @@ class CaptureHistory:
         ends = [*follows[:1], *([era.capture.stop] if era.capture.stop is not None else [])]
         return preceding(min(ends)) if ends else None
 
-    def spans(self, after: Position, upto: Position) -> list[Span]:
+    def spans(self, after: Position, upto: Position) -> list[PeriodPart]:
         """Return the spans to read for `(after, upto]`, those of one table in order."""
         found = []
         for era in self.entries:
@@ -114,7 +114,7 @@ class CaptureHistory:
             low = max(after, preceding(era.since))
             high = upto if end is None else min(upto, end)
             if low < high:
-                found.append(Span(era, low, high))
+                found.append(PeriodPart(era, low, high))
         return found
 
     def to_text(self) -> str:

@@ -28,7 +28,7 @@ from tailrace.connectors.findings import listed
 from tailrace.connectors.guardrail import guard_number
 from tailrace.errors import ConfigError, PrerequisiteError
 from tailrace.events.admission import Admission
-from tailrace.events.captured import position_of
+from tailrace.events.captured_form import position_of
 from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Task
 from tailrace.snapshot.selection import overrides, selected

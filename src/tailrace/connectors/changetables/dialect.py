@@ -140,7 +140,7 @@ class KeyRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribedTable:
     """A captured table as events show it.
 
     `table.columns` are those of `capture.columns`, in that order, with the types, nullability and defaults of the
@@ -190,7 +190,7 @@ class Session(Protocol):
         """
         ...
 
-    def describe(self, captures: Sequence[CaptureTable]) -> list[Described]:
+    def describe(self, captures: Sequence[CaptureTable]) -> list[DescribedTable]:
         """Return the tables as they are now, one for each of `captures`, in their order. Uses few queries."""
         ...
 

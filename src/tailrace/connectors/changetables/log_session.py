@@ -13,7 +13,7 @@ from tailrace.connectors.changetables.capture_history import CaptureHistory
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.numbering import numbered
 from tailrace.connectors.changetables.log.tasks import LogTask, Part, Source
-from tailrace.connectors.changetables.offset import Reached, TablesOffset, TablesPosition, TablesSnapshot
+from tailrace.connectors.changetables.offset import DatabaseProgress, TablesOffset, TablesPosition, TablesSnapshot
 from tailrace.connectors.changetables.position import Newest, read_to
 from tailrace.connectors.changetables.snapshot.windows import Changes, Incremental, LogPlace
 from tailrace.events import names
@@ -50,11 +50,11 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
         self,
         settings: EventSettings,
         databases: Mapping[str, Database],
-        wanted: Callable[[Reached], Reached],
+        wanted: Callable[[DatabaseProgress], DatabaseProgress],
         shown: Callable[[TableSchema], TableSchema],
         source: Callable[[], Source],
         windows: Incremental,
-        check: Callable[[Mapping[str, Reached]], None],
+        check: Callable[[Mapping[str, DatabaseProgress]], None],
         runtime: Runtime,
     ) -> None:
         self.windows = windows
@@ -112,7 +112,7 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
         self, start: TablesPosition, observed: Observed, limits: Limits, target: Target | None
     ) -> tuple[TablesPosition, int, bool]:
         """Return the end of the batch after `start`, the number of its rows, and whether it leaves captured rows."""
-        found: dict[str, Reached] = {}
+        found: dict[str, DatabaseProgress] = {}
         rows, is_cut = 0, False
         for name, database in self._databases.items():
             after = upto = start.databases[name].position
@@ -123,7 +123,7 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
                 upto, count = database.limit(after, newest, eras, limits.max_rows, wholly=target is not None)
                 rows += count
                 is_cut |= upto < newest
-            found[name] = Reached(max(after, upto), eras)
+            found[name] = DatabaseProgress(max(after, upto), eras)
         return TablesPosition(found), rows, is_cut
 
     def window_end(
@@ -138,7 +138,7 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
         here = start.databases[name]
         _, eras = self._databases[name].observe(self._wanted(here))
         found, _, _ = self._limited(start, {**observed, name: (None, eras)}, limits, target)
-        return TablesPosition({**found.databases, name: Reached(max(here.position, window.upto.commit), eras)})
+        return TablesPosition({**found.databases, name: DatabaseProgress(max(here.position, window.upto.commit), eras)})
 
     def changes(self, start: TablesPosition, end: TablesPosition) -> Changes:
         # signals may name tables that have been captured since
@@ -153,7 +153,7 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
     def whole(self, start: TablesPosition) -> TablesPosition:
         found = {}
         for name, (newest, eras) in self.observed(start).items():
-            found[name] = Reached(start.databases[name].position if newest is None else read_to(newest), eras)
+            found[name] = DatabaseProgress(start.databases[name].position if newest is None else read_to(newest), eras)
         return TablesPosition(found)
 
     def has_seen(self, target: Target) -> bool:

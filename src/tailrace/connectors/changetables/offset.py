@@ -15,7 +15,7 @@ from tailrace.log.contracts import QueryOffset
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class DatabaseProgress:
     """The progress of one database: it is read through the commit at `position`, where its change tables are `eras`."""
 
     position: Read
@@ -26,7 +26,7 @@ class Reached:
 class TablesPosition:
     """The position in each database, by name."""
 
-    databases: Mapping[str, Reached]
+    databases: Mapping[str, DatabaseProgress]
 
     def is_before(self, other: TablesPosition) -> bool:
         """Return True if `other` is further in one of the databases that both have."""
@@ -119,7 +119,7 @@ class TablesOffset(QueryOffset):
     and only for tables that must equal the source at one moment.
     """
 
-    databases: Mapping[str, Reached] = field(default_factory=dict)
+    databases: Mapping[str, DatabaseProgress] = field(default_factory=dict)
     shown_us: Mapping[str, int] = field(default_factory=dict)
     lineages: Mapping[str, str] = field(default_factory=dict)
     snapshot: TablesSnapshot | None = field(default=None, kw_only=True)
@@ -161,7 +161,7 @@ class TablesOffset(QueryOffset):
         snapshot = fields.get("snapshot")
         return cls(
             {
-                name: Reached(stored(one["commit"]), CaptureHistory.from_text(one["eras"]))
+                name: DatabaseProgress(stored(one["commit"]), CaptureHistory.from_text(one["eras"]))
                 for name, one in fields["databases"].items()
             },
             fields.get("shown_us", {}),

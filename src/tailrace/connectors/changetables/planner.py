@@ -19,7 +19,7 @@ from tailrace.connectors.changetables.log.sessions import Retries
 from tailrace.connectors.changetables.log.table_versions import TableVersions
 from tailrace.connectors.changetables.log.tasks import SchemaTask, Source
 from tailrace.connectors.changetables.log_session import ChangeTablesSession, Target
-from tailrace.connectors.changetables.offset import Reached, TablesOffset, TablesPosition
+from tailrace.connectors.changetables.offset import DatabaseProgress, TablesOffset, TablesPosition
 from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
 from tailrace.connectors.changetables.snapshot.windows import Incremental, TableWindows
 from tailrace.connectors.findings import demanded, unmatched
@@ -162,10 +162,10 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
         self._target = {name: position for name, position in found.items() if position is not None}
         return self._target
 
-    def _wanted(self, reached: Reached) -> Reached:
+    def _wanted(self, reached: DatabaseProgress) -> DatabaseProgress:
         """Return a copy without the tables that the lists now exclude."""
         gone = {era.table.id for era in reached.eras.entries if not self._includes(era.table.id)}
-        return Reached(reached.position, reached.eras.without(gone)) if gone else reached
+        return DatabaseProgress(reached.position, reached.eras.without(gone)) if gone else reached
 
     def _includes(self, table: TableId) -> bool:
         return self._filter.includes(table.schema, table.table)

@@ -25,7 +25,7 @@ from tailrace.connectors.changetables.log.tasks import SnapshotTask, Source
 from tailrace.connectors.changetables.position import Newest, following, preceding
 from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
 from tailrace.connectors.changetables.snapshot.windows import signal_table
-from tailrace.connectors.consistent_read import Touched
+from tailrace.connectors.consistent_read import TouchedKeys
 from tailrace.errors import ConfigError, TailraceError
 from tailrace.events.admission import Admission
 from tailrace.events.event_settings import EventSettings
@@ -40,7 +40,8 @@ _LAST = "~"
 
 
 class ComparedTables:
-    """Implements tailrace.connectors.consistent_read.Compared. `name` and `value` write a name and a value in SQL."""
+    """Implements tailrace.connectors.consistent_read.ComparedSource. `name` and `value` write a name and a value in
+    SQL."""
 
     committed = ""
 
@@ -131,24 +132,24 @@ class ComparedTables:
         name = (table.schema, table.table)
         return [one for one in self._database.session.captures() if (one.source.schema, one.source.table) == name]
 
-    def touched(self, table: TableSchema, after: str, upto: str) -> Touched:
+    def touched(self, table: TableSchema, after: str, upto: str) -> TouchedKeys:
         low = bytes.fromhex(after.removesuffix(_LAST))[: self._source.dialect.width]
         session = self._database.session
         newest = session.newest()
         if newest is None or newest <= low:
-            return Touched(())
+            return TouchedKeys(())
         captures = self._captures(table.id)
         if not captures or min(one.start for one in captures) > following(low):
-            return Touched((), True)
+            return TouchedKeys((), True)
         only = replace(table, columns=tuple(table.columns[table.index(name)] for name in table.key))
         found: set[tuple[bytes, ...]] = set()
         for one in captures:
             if not set(table.key) <= set(one.columns):
-                return Touched((), True)
+                return TouchedKeys((), True)
             # each of several change tables may have changes that the others lack
             for rows in session.changes(one, only, max(low, preceding(one.start)), newest):
                 found.update(zip(*(column.to_pylist() for column in rows.columns), strict=True))
-        return Touched(tuple(zip(*sorted(found), strict=True)))
+        return TouchedKeys(tuple(zip(*sorted(found), strict=True)))
 
     def condition(self, names: Sequence[str], keys: Sequence[Sequence[Any]]) -> str:
         listed = [self._name(name) for name in names]

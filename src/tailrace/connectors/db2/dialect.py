@@ -24,7 +24,7 @@ from tailrace.connectors.changetables.dialect import (
     CaptureTable,
     ChangeRows,
     CommitTimes,
-    Described,
+    DescribedTable,
     Key,
     KeyRange,
     Position,
@@ -32,7 +32,7 @@ from tailrace.connectors.changetables.dialect import (
 from tailrace.connectors.changetables.position import Newest, following, nothing
 from tailrace.connectors.db2.server import health, ranges
 from tailrace.connectors.db2.server.catalog import Catalog, quoted, shown_key
-from tailrace.connectors.db2.server.catalog import Described as Found
+from tailrace.connectors.db2.server.catalog import CatalogColumn as Found
 from tailrace.connectors.db2.server.connection import Connection
 from tailrace.connectors.db2.server.register import Registered, captured_columns, control_table, registered
 from tailrace.connectors.db2.server.rows import change_rows, columns_of, microseconds, selected, texts
@@ -206,7 +206,7 @@ class Db2Session:
             "snapshot.mode=when_needed; or leave it out of table.include.list.",
         )
 
-    def describe(self, captures: Sequence[CaptureTable]) -> list[Described]:
+    def describe(self, captures: Sequence[CaptureTable]) -> list[DescribedTable]:
         """Return the source tables' captured columns and key; a column that is gone is described as in the change
         table."""
         catalog = self.catalog()
@@ -230,7 +230,7 @@ class Db2Session:
                 columns.append(known.column if name in source else known.nullable_column())
             key = catalog.key(one.source.schema, one.source.table) if source else ()
             shown = shown_key(key, [column.name for column in columns])
-            found.append(Described(one, TableSchema(one.source, tuple(columns), shown)))
+            found.append(DescribedTable(one, TableSchema(one.source, tuple(columns), shown)))
         return found
 
     def warnings(self, captures: Sequence[CaptureTable]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tailrace.config import connect, connector, credentials, processors, relational, signals
-from tailrace.config.connector import NO_JVM, Draft, Options, formats
+from tailrace.config.connector import NO_JVM, ConfigDraft, Options, formats
 from tailrace.config.option import Kind, Option, at_least, between, matching
 from tailrace.connectors.changetables import options as changetables
 from tailrace.connectors.db2.server.driver import PREFIX, idle_notice, property_fault
@@ -115,7 +115,7 @@ OWN = (
 )
 
 
-def _settle(draft: Draft) -> None:
+def _settle(draft: ConfigDraft) -> None:
     values = draft.values
     credentials.settle(draft)
     for name in draft.given:

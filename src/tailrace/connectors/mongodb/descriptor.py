@@ -30,7 +30,7 @@ CONNECTOR = Descriptor(
     class_name="io.debezium.connector.mongodb.MongoDbConnector",
     asked=(("mongodb.connection.string", ""),),
     removal=f"{_ROOM}.setup.removal:REMOVAL",
-    outset=f"{_ROOM}.setup.outset:OUTSET",
+    survey=f"{_ROOM}.setup.survey:SURVEY",
     names=("mongodb", "mongodbconnector", "mongo"),
     options=f"{_ROOM}.options:OPTIONS",
     planner=f"{_ROOM}.planner:MongoPlanner",
@@ -43,6 +43,6 @@ CONNECTOR = Descriptor(
     requirement="tailrace[mongodb]",
     documents=f"{_ROOM}.documents.entrance",
     retention="tailrace.connectors.mongodb.retention:retention",
-    compared=f"{_ROOM}.verify_source:compared",
-    held=f"{_ROOM}.consistent_read:held",
+    verify_source=f"{_ROOM}.verify_source:compared",
+    consistent_read=f"{_ROOM}.consistent_read:held",
 )

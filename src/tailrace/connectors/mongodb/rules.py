@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tailrace.config.connector import Draft
+from tailrace.config.connector import ConfigDraft
 from tailrace.config.rows import is_typed
 from tailrace.connectors.mongodb.values.shell_json import strict_json
 
@@ -81,7 +81,7 @@ def condition_fault(text: str) -> str:
     return "" if isinstance(condition, dict) else "must be a JSON object"
 
 
-def settle(draft: Draft) -> None:
+def settle(draft: ConfigDraft) -> None:
     """Apply the rules between options, the default of capture.mode, and naming strategies with the database in
     names."""
     values = draft.values
@@ -99,7 +99,7 @@ def settle(draft: Draft) -> None:
     draft.faults += [*_server(draft), *_capture(draft), *_documents(values), *_tables(values)]
 
 
-def _server(draft: Draft) -> Iterator[str]:
+def _server(draft: ConfigDraft) -> Iterator[str]:
     values, given = draft.values, draft.given
     if values["mongodb.connection.string"] and values["mongodb.hosts"]:
         values["mongodb.hosts"] = None
@@ -125,7 +125,7 @@ def _server(draft: Draft) -> Iterator[str]:
                 yield f"{name} needs connect.max.attempts"
 
 
-def _capture(draft: Draft) -> Iterator[str]:
+def _capture(draft: ConfigDraft) -> Iterator[str]:
     values, event_format, mode = draft.values, draft.event_format, draft.values["capture.mode"]
     if mode == "oplog":
         if event_format != "1.1":

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tailrace.columns.batch import position_text
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config
-from tailrace.connectors.consistent_read import Touched
+from tailrace.connectors.consistent_read import TouchedKeys
 from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed, StreamSettings
 from tailrace.connectors.mongodb.log.indexed_run import Namespace
 from tailrace.connectors.mongodb.log.majority import Majority
@@ -47,7 +47,7 @@ _AWAIT_MS = 50
 
 
 class ComparedDocuments:
-    """Implements tailrace.connectors.consistent_read.Compared."""
+    """Implements tailrace.connectors.consistent_read.ComparedSource."""
 
     form: SourceForm | None = None
     committed = ""
@@ -103,14 +103,14 @@ class ComparedDocuments:
         self._read_upto = explained(lambda: operation_time(self._client))()
         return True
 
-    def touched(self, table: TableSchema, after: str, upto: str) -> Touched:
+    def touched(self, table: TableSchema, after: str, upto: str) -> TouchedKeys:
         rows = explained(lambda: self._rows((table.id.schema, table.id.table), int(after, 16), int(upto, 16)))()
         found: set[bytes] = set()
         for parts in segments(rows, self._namespaces.names, STREAM).values():
             for part in parts:
                 keys = texts.values(part.data, images(part).key, texts.key_form(self._settings))
                 found.update(texts.unquoted(json_array(keys)).cast(pa.binary()).to_pylist())
-        return Touched((tuple(sorted(found)),) if found else ())
+        return TouchedKeys((tuple(sorted(found)),) if found else ())
 
     def _rows(self, name: Namespace, after: int, upto: int) -> list[Rows]:
         """Return the changes of a collection after the timestamp `after`, up to `upto` and to the end of the

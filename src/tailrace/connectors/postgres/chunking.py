@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.postgres.log.reading import Environment
-from tailrace.connectors.postgres.log.visible import Streamed
+from tailrace.connectors.postgres.log.visibility import UnsettledTransactions
 from tailrace.connectors.postgres.log_session import parallelism
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.schema.history import History
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
 from tailrace.connectors.postgres.setup import slots
-from tailrace.connectors.postgres.setup.stock import Stock
+from tailrace.connectors.postgres.setup.coverage_watch import CoverageWatch
 from tailrace.connectors.postgres.snapshot.chunks import TableSnapshots
 from tailrace.connectors.postgres.snapshot.session import BATCHES, SnapshotProgress
 from tailrace.connectors.postgres.snapshot.tasks import with_settings
@@ -53,9 +53,9 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         outside: Environment,
         control: Callable[[], psycopg.Connection[Any]],
         admit: Callable[[TableSchema], TableSchema],
-        streamed: Callable[[], Streamed | None],
+        streamed: Callable[[], UnsettledTransactions | None],
         hypertables: HypertableCatalog,
-        stock: Stock,
+        stock: CoverageWatch,
     ) -> None:
         self._config = config
         self._stock = stock

@@ -17,7 +17,7 @@ from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import Committed, FlushedLsn, LogPosition, MixedSegment, Segment
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
 from tailrace.connectors.postgres.server.connection import Address
-from tailrace.connectors.postgres.setup.stock import Stock
+from tailrace.connectors.postgres.setup.coverage_watch import CoverageWatch
 from tailrace.connectors.postgres.snapshot.row_lookup import PresentRows
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal
 from tailrace.connectors.postgres.snapshot.windows import Changes, Incremental
@@ -73,7 +73,7 @@ class PostgresLogSession(LogReader[PostgresOffset, LogPosition, Committed, Rows]
         xmin: CatalogXmin,
         address: Callable[[], Address],
         hypertables: HypertableCatalog,
-        stock: Stock,
+        stock: CoverageWatch,
         commands: TableCommands,
     ) -> None:
         memory, disk = feed.settings.memory_limit, feed.settings.disk_limit

@@ -7,7 +7,7 @@ from typing import Any
 
 from tailrace.connectors.checkpoint import ordered, understood
 from tailrace.connectors.postgres.log.identity import ServerId
-from tailrace.connectors.postgres.log.visible import Visible
+from tailrace.connectors.postgres.log.visibility import VisibleTransactions
 from tailrace.connectors.postgres.protocol.position import START, LogPosition
 from tailrace.connectors.postgres.schema.history import NOTHING, History, packed, unpacked
 from tailrace.connectors.postgres.schema.inventory import UNKNOWN, Inventory
@@ -29,7 +29,7 @@ class PostgresOffset(QueryOffset):
     """
 
     log: LogPosition = START
-    visible: Visible | None = None
+    visible: VisibleTransactions | None = None
     xmin: int = 0
     schemas: History = NOTHING
     server: ServerId | None = None
@@ -86,7 +86,7 @@ class PostgresOffset(QueryOffset):
         visible = fields.get("visible")
         return cls(
             LogPosition.from_json(fields["log"]),
-            visible=None if visible is None else Visible.from_json(visible),
+            visible=None if visible is None else VisibleTransactions.from_json(visible),
             xmin=fields.get("xmin", 0),
             # offsets of earlier versions have none: the catalog is asked, as those versions did
             schemas=History.from_text(fields["schemas"]) if "schemas" in fields else NOTHING,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from tailrace.config import connect, connector, credentials, processors, relational, signals
-from tailrace.config.connector import NO_JVM, Draft, Options, formats
+from tailrace.config.connector import NO_JVM, ConfigDraft, Options, formats
 from tailrace.config.option import Kind, Option, at_least, between, matching
 from tailrace.config.rows import is_typed
 
@@ -302,7 +302,7 @@ OWN = (
 )
 
 
-def _settle(draft: Draft) -> None:
+def _settle(draft: ConfigDraft) -> None:
     _settle_truncates(draft)
     credentials.settle(draft)
     _settle_tls(draft)
@@ -315,7 +315,7 @@ def _settle(draft: Draft) -> None:
             draft.faults.append(f"{name} is not supported in the 1.7 format, which has no records of messages")
 
 
-def _settle_tls(draft: Draft) -> None:
+def _settle_tls(draft: ConfigDraft) -> None:
     """Let a token go only over TLS: whoever reads it can log in."""
     values, mode = draft.values, "database.sslmode"
     if not values["database.auth.provider"]:
@@ -332,7 +332,7 @@ def _settle_tls(draft: Draft) -> None:
         )
 
 
-def _settle_truncates(draft: Draft) -> None:
+def _settle_truncates(draft: ConfigDraft) -> None:
     """Reconcile the two options about truncates: 1.x has both, 3 only skipped.operations."""
     mode = draft.values["truncate.handling.mode"]
     skipped: frozenset[str] = draft.values["skipped.operations"]

@@ -17,23 +17,30 @@ from tailrace.connectors.postgres.log import invalidation
 from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.log.identity import CatalogXmin, present, refuse_standby, way_back
-from tailrace.connectors.postgres.log.reading import OUTSIDE, Connections, Environment, ReaderSettings, Since, Wanted
+from tailrace.connectors.postgres.log.reading import (
+    OUTSIDE,
+    Connections,
+    Environment,
+    LogSelection,
+    ReaderSettings,
+    StartPosition,
+)
 from tailrace.connectors.postgres.log.slot_watch import SlotWatch
-from tailrace.connectors.postgres.log.visible import Streamed
+from tailrace.connectors.postgres.log.visibility import UnsettledTransactions
 from tailrace.connectors.postgres.log_session import PostgresLogSession, parallelism
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import LogPosition, TargetLsn, lsn_text
 from tailrace.connectors.postgres.schema import coverage
 from tailrace.connectors.postgres.schema.catalog import CapturedTable, Catalog, captured_tables
-from tailrace.connectors.postgres.schema.coverage import Carried, carried
+from tailrace.connectors.postgres.schema.coverage import CarriedTables, carried
 from tailrace.connectors.postgres.schema.history import History, SchemaHistory
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
 from tailrace.connectors.postgres.schema.inventory import UNKNOWN
 from tailrace.connectors.postgres.schema.relations import Relations
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.setup import publications, slots
+from tailrace.connectors.postgres.setup.coverage_watch import CoverageWatch
 from tailrace.connectors.postgres.setup.prerequisites import unmatched_lists
-from tailrace.connectors.postgres.setup.stock import Stock
 from tailrace.connectors.postgres.snapshot.windows import Incremental, PostgresWindows
 from tailrace.errors import PositionLost
 from tailrace.events.admission import Admission
@@ -92,7 +99,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         self._commands = NO_COMMANDS
         # new tables that could not be captured, with the reasons that were told
         self._refused: set[tuple[tuple[str, str], str]] = set()
-        self._stock = Stock(config, self._tables, settings.copies, settings.typed is not None)
+        self._stock = CoverageWatch(config, self._tables, settings.copies, settings.typed is not None)
         self._hypertables = HypertableCatalog(config, settings, outside.connect, outside.runtime)
         self._watch = SlotWatch(config, lambda: outside.connect(config), outside.runtime)
         self.incremental = self._incremental()
@@ -152,7 +159,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
     def _address(self) -> connections.Address:
         return connections.Address.of(self._config, self._connect())
 
-    def _streamed(self) -> Streamed | None:
+    def _streamed(self) -> UnsettledTransactions | None:
         return None if self.incremental is None else self.incremental.streamed
 
     def _captured_names(self) -> list[tuple[str, str]]:
@@ -193,7 +200,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
                 refused[name] = told
         return refused
 
-    def _carried(self, connection: psycopg.Connection[Any], table: CapturedTable) -> Carried:
+    def _carried(self, connection: psycopg.Connection[Any], table: CapturedTable) -> CarriedTables:
         """Return which rows and columns of a captured table a snapshot reads, by the present catalog."""
         return carried(connection, self._config, self._settings, [table], as_it_is=True)
 
@@ -322,7 +329,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
             Connections.of(config, self._connect(), self._outside),
             database=config["database.dbname"],
             relations=Relations(history, self._is_captured, self._admit, self._outside.runtime),
-            since=Since(
+            since=StartPosition(
                 since.log,
                 since.server if until is None else until.server or since.server,
                 (until or since).reached_lsn,
@@ -354,9 +361,9 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         self._stock.seen(table.oid, str(table.id))
         return self._names.admit(table)
 
-    def _wanted(self, since: PostgresOffset, target: LogPosition | None) -> Wanted:
+    def _wanted(self, since: PostgresOffset, target: LogPosition | None) -> LogSelection:
         settings = self._settings
-        return Wanted(
+        return LogSelection(
             visible=since.visible,
             target_lsn=None if target is None else TargetLsn(target.commit_lsn),
             numbered_without=settings.skipped_operations if settings.provide_transaction_metadata else None,
@@ -440,7 +447,7 @@ def _import_reader() -> None:
 
 def _import_reducing_reader() -> None:
     """Load also the kernels that reduce the log to the last change of each key."""
-    from tailrace.connectors.postgres.protocol import lasting
+    from tailrace.connectors.postgres.protocol import last_changes
 
     _import_reader()
-    lasting.load()
+    last_changes.load()

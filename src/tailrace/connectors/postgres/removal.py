@@ -16,7 +16,7 @@ from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import lsn_text
 from tailrace.connectors.postgres.schema import inventory
 from tailrace.connectors.postgres.server.connection import connect, explained
-from tailrace.connectors.postgres.snapshot.keyed import literal
+from tailrace.connectors.postgres.snapshot.key_chunks import literal
 from tailrace.connectors.postgres.snapshot.session import quoted
 from tailrace.connectors.postgres.snapshot.signal_table import SignalTable
 from tailrace.connectors.removal import OTHER_SERVER, UNKNOWN, Removable, Removal, shaped

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tailrace.columns.batch import position_text
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config
-from tailrace.connectors.postgres.captured import end_of_log
+from tailrace.connectors.postgres.captured_tables import end_of_log
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.server import connection as connections

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.batch import position_text
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config
-from tailrace.connectors.consistent_read import Touched
+from tailrace.connectors.consistent_read import TouchedKeys
 from tailrace.connectors.postgres.consistent_read import HeldSnapshot
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.protocol import pgoutput
 from tailrace.connectors.postgres.protocol.position import lsn_text
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.setup.slots import find_slot
-from tailrace.connectors.postgres.snapshot.keyed import literal
+from tailrace.connectors.postgres.snapshot.key_chunks import literal
 from tailrace.connectors.postgres.snapshot.session import quoted
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, SnapshotTask
 from tailrace.errors import PrerequisiteError
@@ -85,9 +85,9 @@ class ComparedSnapshot:
         row = self._log.execute(_ACTIVE, (self._slot,)).fetchone()
         return bool(row and row[0])
 
-    def touched(self, table: TableSchema, after: str, upto: str) -> Touched:
+    def touched(self, table: TableSchema, after: str, upto: str) -> TouchedKeys:
         found = connections.explained(lambda: _touched(self._changes(after, upto), table))()
-        return Touched((), True) if found is None else Touched(tuple(zip(*sorted(found), strict=True)))
+        return TouchedKeys((), True) if found is None else TouchedKeys(tuple(zip(*sorted(found), strict=True)))
 
     def is_told(self) -> bool:
         # the snapshot shows nothing behind its position

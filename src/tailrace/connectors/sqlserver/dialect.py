@@ -20,7 +20,7 @@ from tailrace.connectors.changetables.dialect import (
     CaptureTable,
     ChangeRows,
     CommitTimes,
-    Described,
+    DescribedTable,
     Dialect,
     Key,
     KeyRange,
@@ -212,7 +212,7 @@ class SqlServerSession:
             )
         return bytes(found)
 
-    def describe(self, captures: Sequence[CaptureTable]) -> list[Described]:
+    def describe(self, captures: Sequence[CaptureTable]) -> list[DescribedTable]:
         if not captures:
             return []
         objects = sorted({number for one in captures for number in (one.source_id, one.object_id)})
@@ -229,7 +229,7 @@ class SqlServerSession:
                 )
             listed = tuple(of_source.get(name, of_change[name]) for name in one.columns)
             key = tuple(name for name in keys.get(one.source_id, ()) if name in one.columns)
-            found.append(Described(one, TableSchema(one.source, listed, key, oid=one.source_id)))
+            found.append(DescribedTable(one, TableSchema(one.source, listed, key, oid=one.source_id)))
         return found
 
     def warnings(self, captures: Sequence[CaptureTable]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tailrace.config import connect, connector, credentials, processors, relational, signals
-from tailrace.config.connector import NO_JVM, Draft, Options, formats
+from tailrace.config.connector import NO_JVM, ConfigDraft, Options, formats
 from tailrace.config.expressions import compile_expression
 from tailrace.config.filters import quoted_parts, table_name
 from tailrace.config.option import Kind, Option, at_least, between
@@ -166,7 +166,7 @@ def signal_tables(names: list[str], databases: tuple[str, ...]) -> dict[str, tup
     return found
 
 
-def _settle(draft: Draft) -> None:
+def _settle(draft: ConfigDraft) -> None:
     values = draft.values
     _settle_databases(draft)
     credentials.settle(draft)
@@ -199,7 +199,7 @@ def _settle(draft: Draft) -> None:
             draft.faults.append(f"signal.data.collection {fault}")
 
 
-def _settle_databases(draft: Draft) -> None:
+def _settle_databases(draft: ConfigDraft) -> None:
     """Reduce the named databases to those that the lists include."""
     values = draft.values
     named = values["database.names"]

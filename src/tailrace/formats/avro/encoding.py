@@ -8,11 +8,11 @@ from functools import partial
 
 from tailrace.columns.logical import LogicalType
 from tailrace.errors import ConfigError, ConversionError
-from tailrace.formats.assembled import Assembly, Hole
+from tailrace.formats.assembly import Assembly, ValueHole
 from tailrace.formats.avro.schema import Rules, full_name, schema_text
 from tailrace.formats.avro.values import NullError, array_piece, branches, json_piece, null_is_no_value, writer
-from tailrace.formats.base import Taken
-from tailrace.formats.binary import BinaryBlock, ByTopic, Writing
+from tailrace.formats.base import EncodingChoice
+from tailrace.formats.binary import BinaryBlock, ByTopic, ValueWriters
 from tailrace.formats.option_reader import OptionReader
 from tailrace.formats.registry.options import Registry, apicurio, confluent, refuse_headers
 from tailrace.formats.registry.schema_ids import id_headers, prefix, schema_id
@@ -22,7 +22,7 @@ from tailrace.records.layout import (
     CHANGE,
     RECORD,
     Column,
-    Computed,
+    ComputedColumn,
     Constant,
     ImageColumn,
     Node,
@@ -81,8 +81,8 @@ class Avro:
     kind: str
     options: AvroOptions | None = None
 
-    def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
-        """See formats.base.Configured."""
+    def with_options(self, part: str, options: Mapping[str, str]) -> EncodingChoice:
+        """See formats.base.ConfiguredEncoding."""
         found, given = options_of(self.kind, part, options)
         taken = given.taken(Avro(self.kind, found), keeps_nulls=found.nulls_stay)
         return replace(taken, in_headers=found.registry.in_headers)
@@ -101,7 +101,7 @@ class Avro:
         if isinstance(record.topic, str):
             return Assembly.of(prefix(options.registry, record.topic, text, name), parts, null_size)
         head = ByTopic(lambda topic: prefix(options.registry, topic, text, name))
-        return Assembly.of(b"", (Hole(record.topic, RECORD, head, None), *parts), null_size)
+        return Assembly.of(b"", (ValueHole(record.topic, RECORD, head, None), *parts), null_size)
 
     def headers(self, layout: Node, record: RecordLayout) -> tuple[tuple[str, bytes], ...]:
         """See formats.base.WithHeaders: the schema's ids, if they are not in the bytes."""
@@ -140,7 +140,7 @@ class Avro:
             )
         return self.options
 
-    def _parts(self, node: Node, schema: LogicalType) -> Iterator[bytes | Hole]:
+    def _parts(self, node: Node, schema: LogicalType) -> Iterator[bytes | ValueHole]:
         """Yield a layout in Avro, by its schema: literals, and the holes between them."""
         match node:
             case Constant():
@@ -153,13 +153,13 @@ class Avro:
             case ImageColumn():
                 # one column may occur twice, in an optional field and in a required one
                 place = (node.image, node.column.index, node.apart, node.column.null)
-                yield Hole(node, CHANGE, schema, ("avro", *place, schema.connect, schema.name, branches(schema)))
+                yield ValueHole(node, CHANGE, schema, ("avro", *place, schema.connect, schema.name, branches(schema)))
             case Column():
-                yield Hole(node, node.by, schema, ("avro", node.name, schema.connect, branches(schema)))
+                yield ValueHole(node, node.by, schema, ("avro", node.name, schema.connect, branches(schema)))
             case Text():
-                yield Hole(node, RECORD, schema, None)
-            case Computed():
-                yield Hole(node, RECORD, schema, None)
+                yield ValueHole(node, RECORD, schema, None)
+            case ComputedColumn():
+                yield ValueHole(node, RECORD, schema, None)
 
 
 class _AvroBlock(BinaryBlock):
@@ -167,7 +167,7 @@ class _AvroBlock(BinaryBlock):
 
     def __init__(self, columns: Columns, rules: Rules) -> None:
         array, json = partial(array_piece, rules=rules), partial(json_piece, rules=rules)
-        super().__init__(columns, Writing(array, json, partial(writer, rules=rules)))
+        super().__init__(columns, ValueWriters(array, json, partial(writer, rules=rules)))
 
     def kept_key(self, leaf: Column, way: LogicalType) -> Hashable:
         return "avro", leaf.name, way.connect, branches(way)

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 from tailrace.errors import ConfigError
 from tailrace.formats.arrow import folded
 from tailrace.formats.avro.encoding import Avro
-from tailrace.formats.base import Encoding, Taken
+from tailrace.formats.base import Encoding, EncodingChoice
 from tailrace.formats.cloudevents.layout import DATA, EventLayout, event
 from tailrace.formats.cloudevents.options import CloudEventsOptions, options_of
 from tailrace.formats.option_reader import OptionReader
-from tailrace.records.columns import Columns, Indexes, Same, Texts, Written
+from tailrace.records.columns import Columns, Indexes, SharedValue, Texts, WrittenJson
 from tailrace.records.layout import Column, Constant, ImageColumn, Node, RecordLayout, Struct
 from tailrace.values.binaries import base64_text
 from tailrace.values.conversion import ColumnPlan
@@ -41,8 +41,8 @@ class CloudEvents:
 
     options: CloudEventsOptions | None = None
 
-    def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
-        """See formats.base.Configured."""
+    def with_options(self, part: str, options: Mapping[str, str]) -> EncodingChoice:
+        """See formats.base.ConfiguredEncoding."""
         given = OptionReader(f"{part}.converter.", options)
         found = options_of(part, given)
         return given.taken(CloudEvents(found), keeps_nulls=found.nulls_stay)
@@ -141,7 +141,7 @@ class _WithData:
     def texts(self, leaf: ImageColumn) -> Texts:
         return self._columns.texts(leaf)
 
-    def values(self, leaf: Column) -> pa.Array | Same | Written:
+    def values(self, leaf: Column) -> pa.Array | SharedValue | WrittenJson:
         return self._data if leaf.name == DATA.name else self._columns.values(leaf)
 
     def lost(self, column: ColumnPlan, count: int) -> None:

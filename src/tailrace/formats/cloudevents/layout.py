@@ -18,7 +18,7 @@ from tailrace.formats.json.numeric import schema_with_numbers
 from tailrace.records.layout import (
     RECORD,
     Column,
-    Computed,
+    ComputedColumn,
     Constant,
     ImageColumn,
     Member,
@@ -70,7 +70,7 @@ def event(value: Node, record: RecordLayout, options: CloudEventsOptions) -> Eve
         Member("specversion", Constant("1.0", STRING)),
         Member("type", _chosen(options.type, "type", record)
                or Constant(f"io.debezium.connector.{connector}.DataChangeEvent", STRING)),
-        Member("time", Computed((_part(facts.source, "ts_ms"),), iso_time, STRING)),
+        Member("time", ComputedColumn((_part(facts.source, "ts_ms"),), iso_time, STRING)),
         Member("datacontenttype", Constant(f"application/{options.data_format}", STRING)),
     ]  # fmt: skip
     if options.data_format == "avro":
@@ -144,7 +144,7 @@ def _extensions(facts: _Facts, nulls_stay: bool) -> Iterator[Member]:
     for part in facts.source.type.fields:
         node = _part(facts.source, part.name)
         if nulls_stay and part.type.default not in (ABSENT, None):
-            node = Computed((node,), partial(_filled, part.type.default), part.type)
+            node = ComputedColumn((node,), partial(_filled, part.type.default), part.type)
         yield Member("iodebezium" + _OUTSIDE.sub("", part.name), _as_text(node))
     for name, shown in _ORDERS:
         node = _as_text(_part(facts.transaction, name))
@@ -194,7 +194,7 @@ def _part(node: Node, name: str) -> Node:
         return Constant(None, _TEXT)
     if isinstance(node, Constant):
         return Constant(None if node.value is None else node.value[name], kinds[name].with_optional(True))
-    return Computed((node,), partial(_field, name), kinds[name].with_optional(True))
+    return ComputedColumn((node,), partial(_field, name), kinds[name].with_optional(True))
 
 
 def _field(name: str, structs: pa.Array) -> pa.Array:
@@ -213,17 +213,17 @@ def _as_text(node: Node) -> Node:
     kind = STRING.with_optional(schema.optional)
     if isinstance(node, Constant):
         return Constant(None if node.value is None else str(node.value), kind)
-    return Computed((node,), digits, kind)
+    return ComputedColumn((node,), digits, kind)
 
 
 def _with_type(node: Node, kind: LogicalType) -> Node:
     """Return the same values under another schema of their Connect type."""
     if isinstance(node, Constant | Column | Text):
         return replace(node, type=kind)
-    if isinstance(node, Computed):
+    if isinstance(node, ComputedColumn):
         return replace(node, type=kind)
     assert isinstance(node, ImageColumn)
-    return Computed((node,), _same, kind)
+    return ComputedColumn((node,), _same, kind)
 
 
 def digits(numbers: pa.Array) -> pa.Array:

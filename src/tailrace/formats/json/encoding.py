@@ -13,18 +13,18 @@ import pyarrow as pa
 from tailrace.columns.logical import LogicalType
 from tailrace.errors import ConfigError
 from tailrace.formats.arrow import computed
-from tailrace.formats.assembled import AssembledBlock, Assembly, Hole
-from tailrace.formats.base import Taken
+from tailrace.formats.assembly import AssembledBlock, Assembly, ValueHole
+from tailrace.formats.base import EncodingChoice
 from tailrace.formats.json.numeric import has_decimals, numbers_fragment, schema_with_numbers, with_numbers
 from tailrace.formats.json.values import inner_fragment, spread, values_fragment
 from tailrace.formats.option_reader import OptionReader
 from tailrace.kernels.programs import Fragment
-from tailrace.records.columns import Columns, Same, Written
+from tailrace.records.columns import Columns, SharedValue, WrittenJson
 from tailrace.records.layout import (
     CHANGE,
     RECORD,
     Column,
-    Computed,
+    ComputedColumn,
     Constant,
     ImageColumn,
     Node,
@@ -42,8 +42,8 @@ class Json:
 
     numeric: bool = False
 
-    def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
-        """See formats.base.Configured."""
+    def with_options(self, part: str, options: Mapping[str, str]) -> EncodingChoice:
+        """See formats.base.ConfiguredEncoding."""
         given = OptionReader(f"{part}.converter.", options)
         numeric = given.one_of("decimal.format", ("BASE64", "NUMERIC"), "BASE64") == "NUMERIC"
         given.idle("schemas.cache.size")
@@ -78,7 +78,7 @@ def _shared(text: bytes) -> bytes:
     return text
 
 
-def parts_of(node: Node, numeric: bool = False) -> Iterator[bytes | Hole]:
+def parts_of(node: Node, numeric: bool = False) -> Iterator[bytes | ValueHole]:
     """Yield the JSON of a layout: literals, and holes whose way says whether they are within a JSON string.
 
     With `numeric`, decimals are numbers.
@@ -92,7 +92,7 @@ def parts_of(node: Node, numeric: bool = False) -> Iterator[bytes | Hole]:
                 yield (
                     quoted(part)[1:-1].encode()
                     if isinstance(part, str)
-                    else Hole(part, part.by, True, ("column", part.name, True))
+                    else ValueHole(part, part.by, True, ("column", part.name, True))
                 )
             yield b'"'
         case Struct():
@@ -103,11 +103,11 @@ def parts_of(node: Node, numeric: bool = False) -> Iterator[bytes | Hole]:
                 separator = ","
             yield b"}" if node.members else b"{}"
         case ImageColumn():
-            yield Hole(node, CHANGE, False, (node.image, node.column.index, node.apart, node.column.null))
+            yield ValueHole(node, CHANGE, False, (node.image, node.column.index, node.apart, node.column.null))
         case Column():
-            yield Hole(node, node.by, False, ("column", node.name, False))
-        case Computed():
-            yield Hole(node, RECORD, False, None)
+            yield ValueHole(node, node.by, False, ("column", node.name, False))
+        case ComputedColumn():
+            yield ValueHole(node, RECORD, False, None)
 
 
 class JsonBlock(AssembledBlock):
@@ -119,14 +119,14 @@ class JsonBlock(AssembledBlock):
         # fragments of arrays, which several columns may share
         self._made: dict[Hashable, tuple[pa.Array, Fragment]] = {}
 
-    def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:
+    def filled(self, hole: ValueHole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:
         found = self._written(hole, records)
         schema = hole.leaf.type
         if not self._numeric or isinstance(found, bytes) or not has_decimals(schema):
             return found
         return numbers_fragment(found, schema)
 
-    def _written(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:
+    def _written(self, hole: ValueHole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:
         leaf = hole.leaf
         if isinstance(leaf, Column):
             return self._column(leaf, hole.way)
@@ -148,10 +148,10 @@ class JsonBlock(AssembledBlock):
 
     def _column(self, leaf: Column, inner: bool) -> Fragment | bytes:
         values = self._columns.values(leaf)
-        if isinstance(values, Same):
+        if isinstance(values, SharedValue):
             text = dumps(values.value)
             return (text[1:-1] if inner and isinstance(values.value, str) else text).encode()
-        if isinstance(values, Written):
+        if isinstance(values, WrittenJson):
             return values.json
         # numbers are the same within a string
         inner = inner and pa.types.is_string(values.type)

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from tailrace.errors import ConfigError
 from tailrace.formats.arrow import computed
-from tailrace.formats.assembled import Assembly, Hole
-from tailrace.formats.base import Taken
+from tailrace.formats.assembly import Assembly, ValueHole
+from tailrace.formats.base import EncodingChoice
 from tailrace.formats.json.encoding import JsonBlock, parts_of
 from tailrace.formats.json.values import spread
 from tailrace.formats.option_reader import OptionReader
@@ -22,7 +22,7 @@ from tailrace.formats.registry.schema_ids import schema_id
 from tailrace.kernels.buffers import text_buffers
 from tailrace.kernels.programs import Fragment
 from tailrace.records.columns import Columns
-from tailrace.records.layout import RECORD, Computed, Constant, Node, RecordLayout
+from tailrace.records.layout import RECORD, ComputedColumn, Constant, Node, RecordLayout
 from tailrace.values.json_text import schema_text
 
 _KIND = "KCONNECT"
@@ -34,8 +34,8 @@ class RegistryJson:
 
     registry: Registry | None = None
 
-    def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
-        """See formats.base.Configured."""
+    def with_options(self, part: str, options: Mapping[str, str]) -> EncodingChoice:
+        """See formats.base.ConfiguredEncoding."""
         given = OptionReader(f"{part}.converter.", options)
         found = apicurio(part, given)
         refuse_headers(found, "by this converter")
@@ -49,7 +49,7 @@ class RegistryJson:
         text = schema_text(layout.type)
         if isinstance(record.topic, str):
             return Assembly.of(self.opening(record.topic, text), (*parts_of(layout), b"}"))
-        return Assembly.of(b"", (Hole(record.topic, RECORD, text, None), *parts_of(layout), b"}"))
+        return Assembly.of(b"", (ValueHole(record.topic, RECORD, text, None), *parts_of(layout), b"}"))
 
     def block(self, columns: Columns) -> _RegisteredBlock:
         return _RegisteredBlock(columns, self)
@@ -72,8 +72,8 @@ class _RegisteredBlock(JsonBlock):
         super().__init__(columns)
         self._encoding = encoding
 
-    def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:
-        if not isinstance(hole.way, str) or not isinstance(hole.leaf, Computed):
+    def filled(self, hole: ValueHole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:
+        if not isinstance(hole.way, str) or not isinstance(hole.leaf, ComputedColumn):
             return super().filled(hole, records)
         places = records()
         topics = pc.dictionary_encode(computed(hole.leaf, self._columns, places))

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tailrace.errors import ConfigError
-from tailrace.formats.assembled import Assembly, Hole, Pieces, add
-from tailrace.formats.base import Taken
-from tailrace.formats.binary import BinaryBlock, ByTopic, Writing
+from tailrace.formats.assembly import Assembly, Pieces, ValueHole, add
+from tailrace.formats.base import EncodingChoice
+from tailrace.formats.binary import BinaryBlock, ByTopic, ValueWriters
 from tailrace.formats.option_reader import OptionReader
 from tailrace.formats.protobuf.schema import Rules, file_of
 from tailrace.formats.protobuf.values import (
@@ -36,7 +36,7 @@ from tailrace.records.layout import (
     CHANGE,
     RECORD,
     Column,
-    Computed,
+    ComputedColumn,
     Constant,
     ImageColumn,
     Node,
@@ -101,7 +101,7 @@ _NULL = b"\0"
 
 
 @dataclass(frozen=True, slots=True)
-class Inner:
+class InnerStruct:
     """A struct within a record, as the field with this number."""
 
     parts: Assembly
@@ -114,8 +114,8 @@ class Protobuf:
 
     options: ProtobufOptions | None = None
 
-    def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
-        """See formats.base.Configured."""
+    def with_options(self, part: str, options: Mapping[str, str]) -> EncodingChoice:
+        """See formats.base.ConfiguredEncoding."""
         found, given = options_of(part, options)
         return given.taken(Protobuf(found), keeps_nulls=found.nulls_stay)
 
@@ -138,7 +138,7 @@ class Protobuf:
         parts = _record(layout, rules)
         if isinstance(record.topic, str):
             return Assembly.of(head(record.topic), parts, null_size)
-        return Assembly.of(b"", (Hole(record.topic, RECORD, ByTopic(head), None), *parts), null_size)
+        return Assembly.of(b"", (ValueHole(record.topic, RECORD, ByTopic(head), None), *parts), null_size)
 
     def block(self, columns: Columns) -> _ProtobufBlock:
         assert self.options is not None
@@ -155,7 +155,7 @@ def _places(place: int) -> bytes:
     return zigzag(1) + zigzag(place) if place else zigzag(0)
 
 
-def _record(layout: Node, rules: Rules) -> Iterator[bytes | Hole]:
+def _record(layout: Node, rules: Rules) -> Iterator[bytes | ValueHole]:
     """Yield the fields of a whole key or value; any value but a struct is the field of a message of one field."""
     match layout:
         case Struct():
@@ -167,29 +167,29 @@ def _record(layout: Node, rules: Rules) -> Iterator[bytes | Hole]:
             yield from _field(layout, place, rules)
 
 
-def _fields(struct: Struct, rules: Rules) -> Iterator[bytes | Hole]:
+def _fields(struct: Struct, rules: Rules) -> Iterator[bytes | ValueHole]:
     for number, member in enumerate(struct.members, 1):
         yield from _field(member.node, place_of(number, member.node.type, rules), rules)
 
 
-def _field(node: Node, place: FieldPlace, rules: Rules) -> Iterator[bytes | Hole]:
+def _field(node: Node, place: FieldPlace, rules: Rules) -> Iterator[bytes | ValueHole]:
     match node:
         case Constant():
             yield writer(place, rules)(node.value)
         case Struct():
             inner = Assembly.of(b"", _fields(node, rules))
             if inner.steps:
-                yield Hole(Inner(inner, place.number), RECORD, None, None)
+                yield ValueHole(InnerStruct(inner, place.number), RECORD, None, None)
             else:
                 yield tag(place.number, SIZED) + sized(inner.text)
         case ImageColumn():
             # one column may occur twice, in different fields
             column = (node.image, node.column.index, node.apart, node.column.null)
-            yield Hole(node, CHANGE, place, (*column, *_key("", place)))
+            yield ValueHole(node, CHANGE, place, (*column, *_key("", place)))
         case Column():
-            yield Hole(node, node.by, place, _key(node.name, place))
-        case Text() | Computed():
-            yield Hole(node, RECORD, place, None)
+            yield ValueHole(node, node.by, place, _key(node.name, place))
+        case Text() | ComputedColumn():
+            yield ValueHole(node, RECORD, place, None)
 
 
 def _key(name: str, place: FieldPlace) -> tuple[Hashable, ...]:
@@ -203,17 +203,17 @@ class _ProtobufBlock(BinaryBlock):
 
     def __init__(self, columns: Columns, rules: Rules) -> None:
         array, json = partial(array_piece, rules=rules), partial(json_piece, rules=rules)
-        super().__init__(columns, Writing(array, json, partial(writer, rules=rules)))
+        super().__init__(columns, ValueWriters(array, json, partial(writer, rules=rules)))
 
     def kept_key(self, leaf: Column, way: FieldPlace) -> Hashable:
         return _key(leaf.name, way)
 
-    def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes | Pieces:
-        if isinstance(hole.leaf, Inner):
+    def filled(self, hole: ValueHole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes | Pieces:
+        if isinstance(hole.leaf, InnerStruct):
             return self._inner_message(hole.leaf, records)
         return super().filled(hole, records)
 
-    def _inner_message(self, inner: Inner, records: Callable[[], npt.NDArray[np.int32]]) -> Pieces:
+    def _inner_message(self, inner: InnerStruct, records: Callable[[], npt.NDArray[np.int32]]) -> Pieces:
         """Return the fields of a struct after its size, which differs from record to record."""
         pieces = self.pieces(inner.parts, records)
         index = self._columns.index

@@ -28,7 +28,7 @@ option csharp_namespace = "Google.Protobuf.WellKnownTypes";
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FieldLine:
     """A field of a message in a schema; `parameters` are Connect's parameters of its type."""
 
     label: str
@@ -43,7 +43,7 @@ class Message:
     """A message with its nested messages, in order."""
 
     name: str
-    lines: list[Line] = field(default_factory=list)
+    lines: list[FieldLine] = field(default_factory=list)
     inner: dict[str, tuple[LogicalType, Message]] = field(default_factory=dict)
 
 
@@ -73,7 +73,7 @@ def _message(message: Message) -> str:
     return text + "}\n"
 
 
-def _line(line: Line) -> str:
+def _line(line: FieldLine) -> str:
     label = f"{line.label} " if line.label else ""
     options = ""
     if line.parameters:
@@ -210,7 +210,7 @@ class _Maker:
             raise _refused(f"two fields with the name {twice} in one message")
         return made
 
-    def _line(self, made: Message, own: LogicalType, kind: LogicalType, name: str, number: int) -> Line:
+    def _line(self, made: Message, own: LogicalType, kind: LogicalType, name: str, number: int) -> FieldLine:
         label = ""
         if kind.connect == "array":
             assert kind.items is not None
@@ -222,19 +222,19 @@ class _Maker:
         elif self.rules.optionals and kind.optional:
             label = "optional"
         if kind.connect == "struct":
-            return Line(label, self._struct(made, own, kind, name), name, number)
+            return FieldLine(label, self._struct(made, own, kind, name), name, number)
         if kind.connect == "map":
-            return Line(label, self._map(made, kind), name, number)
+            return FieldLine(label, self._map(made, kind), name, number)
         if kind.name in _MESSAGES:
             found, place = _MESSAGES[kind.name]
             self._import(place)
-            return Line(label, found, name, number, _decimal(kind) if kind.name == DECIMAL else ())
+            return FieldLine(label, found, name, number, _decimal(kind) if kind.name == DECIMAL else ())
         plain, wrapper = _SCALARS[kind.connect]
         parameters = (("connect.type", kind.connect),) if kind.connect in ("int8", "int16") else ()
         if is_wrapped(kind, self.rules):
             self._import("google/protobuf/wrappers.proto")
-            return Line(label, f"google.protobuf.{wrapper}", name, number, parameters)
-        return Line(label, plain, name, number, parameters)
+            return FieldLine(label, f"google.protobuf.{wrapper}", name, number, parameters)
+        return FieldLine(label, plain, name, number, parameters)
 
     def _struct(self, made: Message, own: LogicalType, kind: LogicalType, name: str) -> str:
         """Return the name of a struct's message, which is nested in the message that has the field."""
@@ -260,7 +260,7 @@ class _Maker:
         for number, (name, part) in enumerate((("key", kind.keys or STRING), ("value", kind.items)), 1):
             line = self._line(entry, kind, part, name, number)
             label = "" if line.label == "optional" else line.label
-            entry.lines.append(Line(label, line.type, name, number))
+            entry.lines.append(FieldLine(label, line.type, name, number))
         made.inner[short] = kind, entry
         return short
 

@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
-from tailrace.formats.registry.base import SECONDS, Unanswered, refused
+from tailrace.formats.registry.base import SECONDS, RegistryUnanswered, refused
 from tailrace.formats.registry.options import Access, Registry
 
 _VERSION_3 = {
@@ -111,14 +111,14 @@ class Client:
                 return str(answer.read().decode())
         except urllib.error.HTTPError as answer:
             if answer.code >= 500 or answer.code == 429:
-                raise Unanswered(f"HTTP {answer.code}") from None
+                raise RegistryUnanswered(f"HTTP {answer.code}") from None
             raise refused(registry, subject, answer.code, _said(answer)) from None
         except urllib.error.URLError as error:
-            raise Unanswered(str(error.reason)) from None
+            raise RegistryUnanswered(str(error.reason)) from None
         except OSError as error:
-            raise Unanswered(str(error)) from None
+            raise RegistryUnanswered(str(error)) from None
         except http.client.HTTPException as error:
-            raise Unanswered(f"its answer is not HTTP ({type(error).__name__})") from None
+            raise RegistryUnanswered(f"its answer is not HTTP ({type(error).__name__})") from None
 
 
 def _server(url: str) -> tuple[str, str]:

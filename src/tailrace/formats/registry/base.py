@@ -13,12 +13,12 @@ SECONDS = 30
 _MOST = 300
 
 
-class Unanswered(Exception):
+class RegistryUnanswered(Exception):
     """The registry could not be reached, or failed; another try may help. The text says why, without secrets."""
 
 
 class Client(Protocol):
-    """A registry's interface. All methods raise Unanswered, or RegistryError if another try cannot help."""
+    """A registry's interface. All methods raise RegistryUnanswered, or RegistryError if another try cannot help."""
 
     def __init__(self, access: Access) -> None: ...
 

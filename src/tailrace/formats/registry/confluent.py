@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tailrace.errors import ConnectionFailed, PrerequisiteError
-from tailrace.formats.registry.base import SECONDS, Unanswered, refused
+from tailrace.formats.registry.base import SECONDS, RegistryUnanswered, refused
 from tailrace.formats.registry.options import Access, Registry
 from tailrace.process.installation import pip_install
 
@@ -49,14 +49,14 @@ class Client:
         except self._library.SchemaRegistryError as answer:
             status = int(answer.http_status_code)
             if status >= 500 or status == 429:
-                raise Unanswered(f"HTTP {status}") from None
+                raise RegistryUnanswered(f"HTTP {status}") from None
             raise refused(registry, subject, status, str(answer.error_message)) from None
         except ConnectionFailed as error:
-            raise Unanswered(error.message) from None
+            raise RegistryUnanswered(error.message) from None
         except Exception as error:
             # the library raises the errors of whichever transport it uses
             if _is_of_transport(error):
-                raise Unanswered(type(error).__name__) from None
+                raise RegistryUnanswered(type(error).__name__) from None
             raise
 
 

@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 
 from tailrace.errors import ConfigError, RegistryError
 from tailrace.formats.registry import apicurio, confluent
-from tailrace.formats.registry.base import Client, Unanswered
+from tailrace.formats.registry.base import Client, RegistryUnanswered
 from tailrace.formats.registry.options import Access, Registry, variable
 
 # --- what decides how Avro's bytes are written ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
+class TypeMeaning:
     """The meaning of values beyond their type, such as a decimal's scale or a moment's unit; None if not stated.
 
     `is_known`: the schema states meanings, so None means that there is none.
@@ -32,7 +32,7 @@ class Meaning:
 
 def alike(own: Any, other: Any) -> bool:
     """Return True if shapes are equal and no meaning in `other` contradicts `own`."""
-    if isinstance(own, Meaning) and isinstance(other, Meaning):
+    if isinstance(own, TypeMeaning) and isinstance(other, TypeMeaning):
         return other.value in (None, own.value) or (own.value is None and not own.is_known)
     if isinstance(own, list) and isinstance(other, list):
         return len(own) == len(other) and all(map(alike, own, other))
@@ -49,7 +49,7 @@ def _shape(schema: Any, space: str, tells: bool) -> Any:
         return [_shape(branch, space, tells) for branch in schema]
     if isinstance(schema, str):
         if schema in _PLAIN:
-            return [schema, Meaning(None, tells)]
+            return [schema, TypeMeaning(None, tells)]
         return schema if "." in schema or not space else f"{space}.{schema}"
     kind = schema["type"]
     if kind in ("record", "enum", "fixed"):
@@ -66,13 +66,13 @@ def _shape(schema: Any, space: str, tells: bool) -> Any:
     return _shape(kind, space, tells)
 
 
-def _meaning(schema: dict[str, Any], tells: bool) -> Meaning:
+def _meaning(schema: dict[str, Any], tells: bool) -> TypeMeaning:
     name = schema.get("connect.name")
     logical = _LOGICAL.get(str(schema.get("logicalType")))
     if _DECIMAL in (name, logical):
         scale: Any = schema.get("scale", dict(schema.get("connect.parameters") or {}).get("scale", 0))
-        return Meaning((_DECIMAL, int(scale)), tells)
-    return Meaning(_SAME.get(str(name), name) or logical, tells)
+        return TypeMeaning((_DECIMAL, int(scale)), tells)
+    return TypeMeaning(_SAME.get(str(name), name) or logical, tells)
 
 
 _PLAIN = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
@@ -140,7 +140,7 @@ class _Reader:
     def _statement(self) -> None:
         """Read a field, or anything else up to its semicolon or the end of its braces."""
         words: list[str] = []
-        scale = Meaning(None)
+        scale = TypeMeaning(None)
         while self.at < len(self.tokens) and self._token != ";":
             if self._token in _CLOSING:
                 skipped = self._skip()
@@ -175,7 +175,7 @@ def _place(line: list[Any]) -> tuple[int, str]:
     return line[0], line[3]
 
 
-def _scale(options: list[str]) -> Meaning:
+def _scale(options: list[str]) -> TypeMeaning:
     """Return the scale in the options of a decimal field."""
     pair: dict[str, str] = {}
     for place, token in enumerate(options):
@@ -184,8 +184,8 @@ def _scale(options: list[str]) -> Meaning:
         elif options[place - 1] == ":" and options[place - 2] in ("key", "value"):
             pair[options[place - 2]] = token.strip("\"'")
         if pair.get("key") == "scale" and pair.get("value", "").lstrip("-").isdigit():
-            return Meaning(int(pair["value"]))
-    return Meaning(None)
+            return TypeMeaning(int(pair["value"]))
+    return TypeMeaning(None)
 
 
 def _name(kind: str) -> str:
@@ -284,7 +284,7 @@ def _answer(ask: Callable[[], _Found], registry: Registry) -> _Found:
     for remaining in reversed(range(_TRIES)):
         try:
             return ask()
-        except Unanswered as fault:
+        except RegistryUnanswered as fault:
             if not remaining:
                 raise RegistryError(
                     f"The schema registry of {registry.option} does not answer: {fault}.",

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.errors import ConfigError, ConversionError
-from tailrace.formats.base import Block, Encoding, Taken
+from tailrace.formats.base import Block, Encoding, EncodingChoice
 from tailrace.formats.option_reader import OptionReader
 from tailrace.formats.others import other
 from tailrace.formats.simple.numbers import BYTES
@@ -38,8 +38,8 @@ class BinaryData:
     beside: Encoding | None = None
     schemas: bool = True
 
-    def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
-        """See formats.base.Configured."""
+    def with_options(self, part: str, options: Mapping[str, str]) -> EncodingChoice:
+        """See formats.base.ConfiguredEncoding."""
         given = OptionReader(f"{part}.converter.", options)
         given.idle("schemas.enable")
         converter = given.text(_TYPE)

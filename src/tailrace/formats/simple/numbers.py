@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tailrace.errors import ConversionError
 from tailrace.formats.arrow import array_of, untyped
-from tailrace.formats.base import Taken
+from tailrace.formats.base import EncodingChoice
 from tailrace.formats.json.values import spread
 from tailrace.formats.option_reader import OptionReader
 from tailrace.kernels.buffers import binary_array, readonly, valid_flags
@@ -29,7 +29,7 @@ class _NumberDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class PlainNumbers:
     """See formats.base.Encoding. It writes leaves of the Connect type `connect`; numbers in numpy's `form`.
 
     `name` is the converter's.
@@ -39,8 +39,8 @@ class Plain:
     connect: str
     form: str = ""
 
-    def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
-        """See formats.base.Configured."""
+    def with_options(self, part: str, options: Mapping[str, str]) -> EncodingChoice:
+        """See formats.base.ConfiguredEncoding."""
         given = OptionReader(f"{part}.converter.", options)
         given.idle("schemas.enable")
         return given.taken(self)
@@ -84,7 +84,7 @@ class Plain:
 class _NumberBlock:
     """See formats.base.Block."""
 
-    def __init__(self, columns: Columns, encoding: Plain) -> None:
+    def __init__(self, columns: Columns, encoding: PlainNumbers) -> None:
         self._columns, self._encoding = columns, encoding
 
     def encode(self, documents: Sequence[_NumberDocument | None], of: npt.NDArray[np.int32]) -> pa.Array:
@@ -97,10 +97,10 @@ class _NumberBlock:
         return found
 
 
-BYTES = Plain("ByteArrayConverter", "bytes")
-SHORT = Plain("ShortConverter", "int16", ">i2")
-INTEGER = Plain("IntegerConverter", "int32", ">i4")
-LONG = Plain("LongConverter", "int64", ">i8")
-FLOAT = Plain("FloatConverter", "float", ">f4")
-DOUBLE = Plain("DoubleConverter", "double", ">f8")
-BOOLEAN = Plain("BooleanConverter", "boolean", "u1")
+BYTES = PlainNumbers("ByteArrayConverter", "bytes")
+SHORT = PlainNumbers("ShortConverter", "int16", ">i2")
+INTEGER = PlainNumbers("IntegerConverter", "int32", ">i4")
+LONG = PlainNumbers("LongConverter", "int64", ">i8")
+FLOAT = PlainNumbers("FloatConverter", "float", ">f4")
+DOUBLE = PlainNumbers("DoubleConverter", "double", ">f8")
+BOOLEAN = PlainNumbers("BooleanConverter", "boolean", "u1")

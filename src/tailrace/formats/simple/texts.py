@@ -15,8 +15,8 @@ import pyarrow as pa
 from tailrace.columns.logical import LogicalType
 from tailrace.errors import ConfigError, ConversionError
 from tailrace.formats.arrow import image_values
-from tailrace.formats.assembled import AssembledBlock, Assembly, Hole
-from tailrace.formats.base import Taken
+from tailrace.formats.assembly import AssembledBlock, Assembly, ValueHole
+from tailrace.formats.base import EncodingChoice
 from tailrace.formats.json import JSON
 from tailrace.formats.option_reader import OptionReader
 from tailrace.formats.simple.java import in_header, to_string
@@ -48,8 +48,8 @@ class Texts:
     name: str
     charset: str = "utf-8"
 
-    def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
-        """See formats.base.Configured."""
+    def with_options(self, part: str, options: Mapping[str, str]) -> EncodingChoice:
+        """See formats.base.ConfiguredEncoding."""
         given = OptionReader(f"{part}.converter.", options)
         given.idle("schemas.enable")
         word = given.text("converter.encoding") or "UTF-8"
@@ -88,7 +88,7 @@ class Texts:
                 f"A text has characters that {self.charset} does not have.", "Set converter.encoding to UTF-8."
             ) from None
 
-    def _parts(self, node: Node) -> Iterator[bytes | Hole | None]:
+    def _parts(self, node: Node) -> Iterator[bytes | ValueHole | None]:
         """Yield the parts of a struct of integers and texts that are never null, like keys; None for anything else."""
         if not isinstance(node, Struct) or self.shown is not to_string or self.charset != "utf-8":
             yield None
@@ -102,7 +102,9 @@ class Texts:
             if isinstance(leaf, Constant) and schema.connect == "string" and leaf.value is not None:
                 yield str(leaf.value).encode()
             elif isinstance(leaf, ImageColumn) and plain and not schema.optional and schema.name is None:
-                yield Hole(leaf, CHANGE, None, ("text", leaf.image, leaf.column.index, leaf.apart, leaf.column.null))
+                yield ValueHole(
+                    leaf, CHANGE, None, ("text", leaf.image, leaf.column.index, leaf.apart, leaf.column.null)
+                )
             else:
                 yield None
         yield b"}" if node.members else b"Struct{}"
@@ -136,7 +138,7 @@ class _TextBlock:
 class _Assembled(AssembledBlock):
     """The documents that are assembled without looking at each value."""
 
-    def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:
+    def filled(self, hole: ValueHole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:
         values = image_values(hole.leaf, self._columns)
         if pa.types.is_integer(values.type):
             return integers_fragment(values.cast(pa.int64()).to_numpy())

@@ -30,7 +30,7 @@ class _TypedDocument:
         return None if found is None else _TypedDocument(found, arrow_type_of(found.type))
 
 
-class Typed:
+class TypedEncoding:
     """See formats.base.Encoding. The layouts of a block share one schema."""
 
     def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _TypedDocument:
@@ -66,4 +66,4 @@ class _TypedBlock:
         return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(places))))
 
 
-TYPED = Typed()
+TYPED = TypedEncoding()

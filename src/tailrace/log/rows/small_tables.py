@@ -1,9 +1,9 @@
 """Records of many small tables, decoded and converted together. Worker.
 
 Each table costs some milliseconds, however few changes it has. So the messages of tables with few changes are decoded
-as messages of one table, whose columns are the places of a pool (see `events.record_assembly.Pool`). A value is at the
-place of its column; places that the message's table does not use are null. The result is an ordinary batch, of which
-each record shows the places of its own table.
+as messages of one table, whose columns are the places of a pool (see `events.record_assembly.ColumnPool`). A value is
+at the place of its column; places that the message's table does not use are null. The result is an ordinary batch, of
+which each record shows the places of its own table.
 
 If a message or a value is wrong or too large, the tables are converted one by one, which finds the culprit.
 """
@@ -23,7 +23,7 @@ from tailrace.errors import DecodeError
 from tailrace.events import names
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import SourceForm
-from tailrace.events.record_assembly import Pool, Pooled, rows_of_tables
+from tailrace.events.record_assembly import ColumnPool, PooledTable, rows_of_tables
 from tailrace.events.table_plan import TablePlans
 from tailrace.log.rows.frames import frozen, gather
 from tailrace.log.rows.row_log import RowLog
@@ -70,11 +70,11 @@ def records(
 
 
 @lru_cache(maxsize=4)
-def _pool(settings: EventSettings, mapping: SourceForm) -> Pool:
-    return Pool(settings, mapping)
+def _pool(settings: EventSettings, mapping: SourceForm) -> ColumnPool:
+    return ColumnPool(settings, mapping)
 
 
-def _groups(tables: Sequence[Pooled], shared: Sequence[str]) -> list[tuple[bool, list[int]]]:
+def _groups(tables: Sequence[PooledTable], shared: Sequence[str]) -> list[tuple[bool, list[int]]]:
     """Return the tables by number, in groups: (True, tables to convert together) or (False, tables that cannot be).
 
     `shared` is the topic of each table. Tables of one topic are in one group. Several topics are in one group as long
@@ -111,7 +111,7 @@ def _pieces(segment: MixedSegment[Any, Any], width: int) -> Iterator[tuple[int, 
 class _Layout(Generic[Own, Trans]):
     """The places that some tables of a pool use, as the `width` columns of one table."""
 
-    def __init__(self, log: RowLog[Own, Trans], pool: Pool, tables: Sequence[Pooled]) -> None:
+    def __init__(self, log: RowLog[Own, Trans], pool: ColumnPool, tables: Sequence[PooledTable]) -> None:
         self.tables = tables
         self._log = log
         used = sorted({column.index for table in tables for column in table.plan.columns})

@@ -41,7 +41,7 @@ class Place:
     changes: int = 0
 
 
-class Done:
+class BatchProgress:
     """The record of how much of a query's newest batch is in the database. `is_kept` is False without the table."""
 
     def __init__(self) -> None:

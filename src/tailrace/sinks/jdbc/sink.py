@@ -13,15 +13,15 @@ from tailrace.connectors import advice
 from tailrace.connectors.findings import Finding
 from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.events.event_settings import EventSettings
-from tailrace.process import reach
+from tailrace.process import reachability
 from tailrace.process.installation import pip_install
 from tailrace.sinks.base import Settings
 from tailrace.sinks.jdbc import tables
 from tailrace.sinks.jdbc.changes import Cell, Parsed, Reader, Unreadable, cells, header_payload, part, placeholders
-from tailrace.sinks.jdbc.done import MADE, NAME, Done, Place
+from tailrace.sinks.jdbc.done import MADE, NAME, BatchProgress, Place
 from tailrace.sinks.jdbc.tables import Name, Tables
 from tailrace.sinks.jdbc.url import libpq
-from tailrace.sinks.jdbc.writing import Planned, RowStatement, Writing
+from tailrace.sinks.jdbc.writing import Planned, RowStatement, StatementWriter
 from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, log
 
 if TYPE_CHECKING:
@@ -100,10 +100,10 @@ class JdbcSink(OneWriter):
         self._hidden = placeholders(b"__debezium_unavailable_value")
         self._reader = Reader()
         self._connection: psycopg.Connection[Any] | None = None
-        self._done = Done()
+        self._done = BatchProgress()
         # The place reached in the current batch, and the place up to which it was in the database when it began.
         self._place, self._before = Place(), Place()
-        self._writing = Writing(self._tables, self._done)
+        self._writing = StatementWriter(self._tables, self._done)
         self._told: set[tuple[Name, str]] = set()
         # what the source calls each table, by its name as the server keeps it
         self._named_after: dict[tuple[bytes, ...], tuple[str, ...]] = {}
@@ -159,7 +159,7 @@ class JdbcSink(OneWriter):
                 option,
             )
 
-    def servers(self) -> list[reach.Place]:
+    def servers(self) -> list[reachability.Place]:
         hosts, ports = (self._login[name].split(",") for name in ("host", "port"))
         return [(host, int(port)) for host, port in zip(hosts, ports, strict=True) if not host.startswith("/")]
 

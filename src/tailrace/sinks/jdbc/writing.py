@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.sinks.jdbc import tables
 from tailrace.sinks.jdbc.changes import Cell
-from tailrace.sinks.jdbc.done import Done, Place
+from tailrace.sinks.jdbc.done import BatchProgress, Place
 from tailrace.sinks.jdbc.tables import Name, Statement, Tables
 from tailrace.sinks.writer import Record
 
@@ -43,10 +43,10 @@ Planned = tuple[Record, RowStatement, Place]
 """A record, its statement, and the place after it in its batch."""
 
 
-class Writing:
+class StatementWriter:
     """A writer of planned statements, which records the progress with them."""
 
-    def __init__(self, known: Tables, done: Done) -> None:
+    def __init__(self, known: Tables, done: BatchProgress) -> None:
         self._tables, self._done = known, done
         self._told: set[Name] = set()
 

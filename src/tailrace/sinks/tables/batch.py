@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tailrace.columns.blocks import BLOCK, Form, Head, Place
 from tailrace.sinks.tables.frames import is_here
-from tailrace.sinks.tables.rows import Opening, OpeningApart, Reducing, places_of, row_schema
+from tailrace.sinks.tables.rows import BlockOpening, RowReduction, SeparateOpening, places_of, row_schema
 from tailrace.sinks.tables.statements import literal
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class TableBatch:
 
     def opened(self) -> DataFrame:
         """Return the rows of the blocks."""
-        return self._blocks().mapInArrow(Opening(self.form), _declared(self.form))
+        return self._blocks().mapInArrow(BlockOpening(self.form), _declared(self.form))
 
     def _blocks(self) -> DataFrame:
         database, schema, table = map(literal, self.table)
@@ -116,7 +116,7 @@ class TableBatch:
         """
         form = self.form
         if all(head.apart for head in self.heads) and self.truncate is None:
-            opening = OpeningApart(form, keeps_deletes, columns)
+            opening = SeparateOpening(form, keeps_deletes, columns)
             rows = self._blocks().mapInArrow(opening, _declared(form, columns))
             return self._at_most(rows, self._tasks(rows))
         rows = self._shuffled(keeps_deletes)
@@ -133,7 +133,7 @@ class TableBatch:
             behind = f"(position > {position} or (position = {position} and ordinal > {ordinal}))"
             # Rows that an incremental snapshot has read of a table truncated in the same batch are gone, too.
             rows = rows.where("op <> 'r'" if keeps_deletes else f"op <> 'r' and {behind}")
-        rows = self.parted(rows).mapInArrow(Reducing(form, keeps_deletes), _declared(form))
+        rows = self.parted(rows).mapInArrow(RowReduction(form, keeps_deletes), _declared(form))
         if behind is None or not keeps_deletes:
             return rows
         op, *others = rows.columns

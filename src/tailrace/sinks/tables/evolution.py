@@ -53,7 +53,7 @@ class Policies:
 DEFAULTS = Policies()
 
 
-class Unfollowed(Exception):
+class UnfollowedAlteration(Exception):
     """An alteration that the table does not support or that its policy forbids, with the reason and a remedy."""
 
     def __init__(self, why: str, remedy: str = "") -> None:
@@ -178,8 +178,8 @@ class Alteration:
     """The alteration of a table from its record to a form, which holds since the place `since`.
 
     `types` holds the table's columns, `own` the names of columns that are not the source's. `can_fill` is True if the
-    table supports values of new columns in existing rows. Raises Unfollowed if the policies forbid the alteration or
-    the table does not support it.
+    table supports values of new columns in existing rows. Raises UnfollowedAlteration if the policies forbid the
+    alteration or the table does not support it.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class Alteration:
         can_fill: bool = False,
     ) -> None:
         if record.relation and form.relation and record.relation != form.relation:
-            raise Unfollowed("the source's table was dropped, and another one has its name")
+            raise UnfollowedAlteration("the source's table was dropped, and another one has its name")
         self._record, self._form, self._since = record, form, since
         self._types, self._policies = types, policies
         self.unfilled: list[str] = []
@@ -259,14 +259,14 @@ class Alteration:
         yield Phase((), last, fills)
 
     def _demand_shard(self) -> None:
-        """Raise Unfollowed if the table cannot follow an alteration of the form's shard."""
+        """Raise UnfollowedAlteration if the table cannot follow an alteration of the form's shard."""
         before = dict(self._record.shards).get(self._form.shard)
         if before is None:
             return
         gone = [name for name in before if name not in self._form.names]
         came = [name for name in self._form.names if name not in before]
         if gone and came:
-            raise Unfollowed(
+            raise UnfollowedAlteration(
                 f"{self._form.shard} has {', '.join(came)} in place of {', '.join(gone)}, and renamed columns are not "
                 "recognised if several tables are routed into one"
             )
@@ -328,7 +328,7 @@ class Alteration:
         move = _Move(was, held)
         now = next((known for known in (was.name, move.aside, held.name) if known in self._types), "")
         if not now:
-            raise Unfollowed(f"another program has dropped or renamed the table's column {was.name}")
+            raise UnfollowedAlteration(f"another program has dropped or renamed the table's column {was.name}")
         return replace(move, now=now, to=self._wider(name, self._types[now], kind))
 
     def _added(self, place: int, held: HeldColumn, kind: str) -> _Move:
@@ -347,8 +347,8 @@ class Alteration:
         return _Move(None, held, "", kind, fill)
 
     @staticmethod
-    def _untold(column: str) -> Unfollowed:
-        return Unfollowed(
+    def _untold(column: str) -> UnfollowedAlteration:
+        return UnfollowedAlteration(
             f"existing rows may have values in its new column {column}, which the log does not contain",
             "Set debezium.sink.tables.added.default = null, and read the table anew by an incremental snapshot",
         )
@@ -369,7 +369,7 @@ class Alteration:
             self._demand("widen", why)
             return new
         if not statements.holds(old, new):
-            raise Unfollowed(why)
+            raise UnfollowedAlteration(why)
         self._demand("narrow", why)
         return ""
 
@@ -385,14 +385,14 @@ class Alteration:
         for move in key:
             if not move.now:
                 source = move.held.source
-                raise Unfollowed(f"its new key has the column {source}, whose values the table does not have")
+                raise UnfollowedAlteration(f"its new key has the column {source}, whose values the table does not have")
         return now, True
 
     def _demand(self, kind: str, why: str) -> None:
-        """Raise Unfollowed if the policy is stop."""
+        """Raise UnfollowedAlteration if the policy is stop."""
         if getattr(self._policies, kind) == STOP:
             others = " or ".join(word for word in CHOICES[kind] if word != STOP)
-            raise Unfollowed(
+            raise UnfollowedAlteration(
                 why,
                 f"Set debezium.sink.tables.schema.{kind} = {others}, or begin anew with another path and another "
                 "checkpoint",
@@ -400,12 +400,13 @@ class Alteration:
 
 
 def demand_names(names: Sequence[str], others: Sequence[str]) -> None:
-    """Raise Unfollowed if two columns have the same name in Spark, ignoring case. `others` are not the source's."""
+    """Raise UnfollowedAlteration if two columns have the same name in Spark, ignoring case. `others` are not the
+    source's."""
     seen = {name.lower(): name for name in others}
     for name in names:
         other = seen.setdefault(name.lower(), name)
         if other != name or name in others:
-            raise Unfollowed(
+            raise UnfollowedAlteration(
                 f"the columns {other} and {name} cannot be in one table: Spark ignores the case of names",
                 "Leave one of them out with column.exclude.list",
             )

@@ -1,7 +1,7 @@
 """Maintenance of tables during the run of their pipeline: compaction, and removal of old files and moments. Driver.
 
 It never makes a pipeline fail. If both commit at once, one of them loses: maintenance retries and finally leaves the
-table for the next time; a merge that loses against maintenance is run again (`Stored.merge`).
+table for the next time; a merge that loses against maintenance is run again (`StoredTable.merge`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from tailrace.sinks.tables.formats.base import Stored, TableFormat
+from tailrace.sinks.tables.formats.base import StoredTable, TableFormat
 from tailrace.sinks.tables.formats.delta import LONGEST
-from tailrace.sinks.tables.formats.known import found_at
+from tailrace.sinks.tables.formats.detection import found_at
 from tailrace.sinks.tables.positions import NAME, positions_under
 from tailrace.sinks.tables.target import MODE
 
@@ -26,7 +26,7 @@ _TRIES, _PAUSE_S = 5, 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class MaintenanceWork:
     """The tasks of maintenance. `hours` is the time for which moments and their table versions are kept."""
 
     optimize: bool
@@ -34,7 +34,9 @@ class Work:
     hours: int = LONGEST
 
 
-def maintain(spark: SparkSession, path: str, work: Work, pause: Callable[[float], None] = time.sleep) -> list[str]:
+def maintain(
+    spark: SparkSession, path: str, work: MaintenanceWork, pause: Callable[[float], None] = time.sleep
+) -> list[str]:
     """Maintain all tables under `path`. Return a report as lines. `pause` sleeps for a number of seconds.
 
     Raises SinkError if the sink has not written there.
@@ -58,7 +60,9 @@ def maintain(spark: SparkSession, path: str, work: Work, pause: Callable[[float]
     return done
 
 
-def _cleaned(table: Stored, version: int | None, hours: int, kind: TableFormat, pause: Callable[[float], None]) -> str:
+def _cleaned(
+    table: StoredTable, version: int | None, hours: int, kind: TableFormat, pause: Callable[[float], None]
+) -> str:
     return _patiently(lambda: table.clean(version, hours), kind, pause) or _BUSY
 
 
@@ -77,7 +81,7 @@ def _patiently(work: Callable[[], T], kind: TableFormat, pause: Callable[[float]
     return None
 
 
-def _forget(positions: Stored, hours: int, is_log: bool) -> int:
+def _forget(positions: StoredTable, hours: int, is_log: bool) -> int:
     """Remove moments older than `hours`, and return their number.
 
     Keep the newest whole moment and all moments after it; of a log also its first one, from which it can be rebuilt.
@@ -91,7 +95,7 @@ def _forget(positions: Stored, hours: int, is_log: bool) -> int:
     return positions.remove(f"batch < {last} and unix_micros(committed_at) < {oldest}{kept}")
 
 
-def _needed(positions: Stored) -> Mapping[str, int]:
+def _needed(positions: StoredTable) -> Mapping[str, int]:
     """Return the oldest version of each table that a moment refers to."""
     from pyspark.sql.functions import expr
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tailrace.errors import SinkError
 from tailrace.sinks.tables import statements, versions
 from tailrace.sinks.tables.batch import CHANGES, TableBatch, with_values
-from tailrace.sinks.tables.formats.base import Columns, Once, Stored
+from tailrace.sinks.tables.formats.base import Columns, StoredTable, WriteId
 from tailrace.sinks.tables.frames import in_session
-from tailrace.sinks.tables.row_lookup import Again
-from tailrace.sinks.tables.statements import KEPT, Reduced, quoted, unknown_column
+from tailrace.sinks.tables.row_lookup import RowLookup
+from tailrace.sinks.tables.statements import KEPT, ReducedBatch, quoted, unknown_column
 from tailrace.sinks.tables.target import Owner, Target, metadata
-from tailrace.sinks.tables.versions import VALIDITY, Lasting, version_schema
+from tailrace.sinks.tables.versions import VALIDITY, VersionEnds, version_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # --- the steps of every batch -----------------------------------------------------------------------------------------
 
 
-class Kept(ABC):
+class TableInMode(ABC):
     """A table in one mode, for the source's table `source`. `write` is called for each batch.
 
     `own` are the columns besides the source's. `is_known` is True if earlier batches are in the table. A subclass
@@ -65,7 +65,7 @@ class Kept(ABC):
         """Return the parts of a batch that are written one after another."""
         return batch.parts()
 
-    def _bring(self, stored: Stored, part: TableBatch, number: int | None = None) -> None:
+    def _bring(self, stored: StoredTable, part: TableBatch, number: int | None = None) -> None:
         """Write a part of a batch. `number` is the part's number, None for the last part."""
         assert self._target is not None
         self.demand(part)
@@ -74,14 +74,14 @@ class Kept(ABC):
         batch = replace(part, into=into if self.mode == "log" else with_values(into, part.forms))
         written = self._target.written(batch.number)
         told = metadata(batch.number, batch.snapshot, self._target.run)
-        once = Once(self._owner.pipeline, batch.number, told, number)
+        once = WriteId(self._owner.pipeline, batch.number, told, number)
         if self.appends(batch, written):
             self._append(stored, batch, once)
         else:
             self.merge(stored, batch, once)
         self._target.note(batch.snapshot)
 
-    def _append(self, stored: Stored, batch: TableBatch, once: Once) -> None:
+    def _append(self, stored: StoredTable, batch: TableBatch, once: WriteId) -> None:
         columns = [f"c{place} as {quoted(name)}" for place, name in enumerate(batch.form.names)]
         columns += [f"{value} as {name}" for (name, _), value in zip(self.own, self.marks(batch), strict=True)]
         stored.append(in_session(stored.session, batch.opened().selectExpr(*columns)), once)
@@ -104,7 +104,7 @@ class Kept(ABC):
         """Return the values of `own` for an appended row, as SQL over the columns of an opened row."""
 
     @abstractmethod
-    def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
+    def merge(self, stored: StoredTable, batch: TableBatch, once: WriteId) -> None:
         """Write rows that the table may already have."""
 
 
@@ -114,7 +114,7 @@ class Kept(ABC):
 _ROWS, _FILLED = "tailrace_rows", "tailrace_filled"
 
 
-class Latest(Kept):
+class Latest(TableInMode):
     """A table of the source's rows: the initial snapshot is appended, each later batch is a MERGE.
 
     `unknown` is the policy for values that neither the log nor the table has; `again` reads such values from the
@@ -123,17 +123,19 @@ class Latest(Kept):
 
     mode = "latest"
 
-    def __init__(self, path: str, source: str, owner: Owner, unknown: str = "stop", again: Again | None = None) -> None:
+    def __init__(
+        self, path: str, source: str, owner: Owner, unknown: str = "stop", again: RowLookup | None = None
+    ) -> None:
         super().__init__(path, source, owner, KEPT if owner.keeps_deletes else ())
         self._unknown, self._again = unknown, again
 
     def marks(self, batch: TableBatch) -> Sequence[str]:
         return ("'false'", "op", "unix_micros(at) * 1000") if self.own else ()
 
-    def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
+    def merge(self, stored: StoredTable, batch: TableBatch, once: WriteId) -> None:
         session = stored.session
         form = batch.form
-        reduced = Reduced(form, _ROWS, batch.missing, bool(self.own), batch.truncate is not None, self._unknown)
+        reduced = ReducedBatch(form, _ROWS, batch.missing, bool(self.own), batch.truncate is not None, self._unknown)
         in_session(session, batch.reduced(bool(self.own), reduced.columns)).createOrReplaceTempView(_ROWS)
         if batch.moved:
             doubtful = self._again is not None and self._again.is_doubtful(batch)
@@ -154,7 +156,7 @@ class Latest(Kept):
 _VERSIONS, _NEWS, _LASTING, _CHANGES = "tailrace_rows", "tailrace_news", "tailrace_lasting", "tailrace_changes"
 
 
-class History(Kept):
+class History(TableInMode):
     """A table of versions: the initial snapshot is appended, each later batch is a MERGE.
 
     `unknown` is the policy for values that neither the log nor the table has.
@@ -169,14 +171,14 @@ class History(Kept):
     def marks(self, batch: TableBatch) -> Sequence[str]:
         return ("position", "ordinal", "at", "cast(null as string)", "cast(null as bigint)", "cast(null as timestamp)")
 
-    def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
+    def merge(self, stored: StoredTable, batch: TableBatch, once: WriteId) -> None:
         session, table = stored.session, stored.name()
         form = batch.form
         opened = batch.opened()
         in_session(session, opened).createOrReplaceTempView(_VERSIONS)
         new = session.sql(versions.news(table, form, _VERSIONS))
         schema: Any = _declared(batch)
-        lasting = batch.parted(new).mapInArrow(Lasting(form), schema)
+        lasting = batch.parted(new).mapInArrow(VersionEnds(form), schema)
         lasting.createOrReplaceTempView(_LASTING)
         session.sql(versions.changes(table, form, _LASTING, self._unknown)).createOrReplaceTempView(_CHANGES)
         truncate = None if batch.truncate is None else _first_truncate(opened)
@@ -209,7 +211,7 @@ CHANGE = (
 """The columns of a change that precede the columns of its row."""
 
 
-class Log(Kept):
+class Log(TableInMode):
     """A table of changes, ordered and identified by `(__position, __ordinal, __part)`.
 
     `__missing` names the columns whose values neither the log nor an earlier change of the same batch had. They are
@@ -235,5 +237,5 @@ class Log(Kept):
         missing = f"transform(missing, i -> element_at(array({names}), i + 1))"
         return ("op", "position", "ordinal", "part", "at", missing)
 
-    def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
+    def merge(self, stored: StoredTable, batch: TableBatch, once: WriteId) -> None:
         raise AssertionError("changes are always appended")

@@ -14,9 +14,9 @@ from urllib.parse import unquote
 from tailrace.errors import SinkError
 from tailrace.sinks.storage import HadoopStorage
 from tailrace.sinks.tables import statements
-from tailrace.sinks.tables.formats.base import Once, Stored, TableFormat, has_files, told
+from tailrace.sinks.tables.formats.base import StoredTable, TableFormat, WriteId, has_files, told
 from tailrace.sinks.tables.formats.delta import DeltaTable
-from tailrace.sinks.tables.formats.known import found_at
+from tailrace.sinks.tables.formats.detection import found_at
 from tailrace.sinks.tables.target import PIPELINE, metadata
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Positions:
             f"timestamp_micros({at}) committed_at, {whole} whole, from_json({known}, 'map<string,bigint>') versions"
         )
         last = {"position": self._highest, "versions": self._versions} if len(self._versions) <= _TOLD else None
-        once = Once(self._pipeline, moment.batch, metadata(moment.batch, "", last=last))
+        once = WriteId(self._pipeline, moment.batch, metadata(moment.batch, "", last=last))
         self._format.table(session, self.path).append(row, once)
 
     def _own(self, spark: SparkSession) -> SparkSession:
@@ -177,7 +177,7 @@ class Positions:
         return {}
 
 
-def _last(positions: Stored) -> dict[str, Any] | None:
+def _last(positions: StoredTable) -> dict[str, Any] | None:
     """Return the last row from its commit's metadata, since a Spark job to read it takes a second.
 
     Return None if the metadata does not hold it, or if others have changed rows since then.
@@ -256,7 +256,7 @@ def whole_moments(spark: SparkSession, path: str) -> DataFrame:
     return positions_under(spark, path).rows().where("whole")
 
 
-def positions_under(spark: SparkSession, path: str) -> Stored:
+def positions_under(spark: SparkSession, path: str) -> StoredTable:
     """Return the table of positions under `path`. Raises SinkError if no batch has been written there."""
     place = f"{path.rstrip('/')}/{NAME}"
     stored = found_at(spark, place).table(spark, place) if has_files(spark, place) else None
@@ -270,7 +270,7 @@ def positions_under(spark: SparkSession, path: str) -> Stored:
 _GONE = re.compile(r"DELTA_(?:VERSION_NOT_FOUND|\w*LOG_FILE_NOT_FOUND\w*|STATE_RECOVER_ERROR)|Cannot time travel")
 
 
-def _at_version(table: Stored, version: int) -> DataFrame:
+def _at_version(table: StoredTable, version: int) -> DataFrame:
     """Return the table's rows at a version. Raises SinkError if the table no longer keeps it."""
     gone = SinkError(
         f"The table {table.path} no longer keeps its version {version}.",

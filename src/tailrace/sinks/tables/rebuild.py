@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from tailrace.errors import SinkError
 from tailrace.sinks.storage import HadoopStorage
 from tailrace.sinks.tables import replay, statements
-from tailrace.sinks.tables.formats.base import Columns, Once, Stored, TableFormat, told
-from tailrace.sinks.tables.formats.known import FORMATS, found_at
+from tailrace.sinks.tables.formats.base import Columns, StoredTable, TableFormat, WriteId, told
+from tailrace.sinks.tables.formats.detection import FORMATS, found_at
 from tailrace.sinks.tables.modes import CHANGE
 from tailrace.sinks.tables.positions import COLUMNS, NAME, Moment, Positions, whole_moments
 from tailrace.sinks.tables.replay import ReplayedForm
@@ -107,7 +107,7 @@ def rebuild(spark: SparkSession, source: str, target: str, wanted: RebuildReques
     shapes = [table.shape(wanted.unknown) for table in tables]
     for place in places:
         storage.delete(place)
-    making = _Making(spark, kind, wanted, until, mark, Once(pipeline, at.batch, metadata(at.batch, "-")))
+    making = _Making(spark, kind, wanted, until, mark, WriteId(pipeline, at.batch, metadata(at.batch, "-")))
     versions = {
         table.name: making.make(f"{target}/{table.name}", table, shape)
         for table, shape in zip(tables, shapes, strict=True)
@@ -171,7 +171,7 @@ def demand_sound(spark: SparkSession, path: str, pipeline: str) -> None:
     log.announce((), {CONTINUED: path})
 
 
-def _stored(spark: SparkSession, path: str) -> Stored | None:
+def _stored(spark: SparkSession, path: str) -> StoredTable | None:
     """Return the table at a path; None if there is none."""
     storage = HadoopStorage(spark)
     kinds = (kind for kind in FORMATS.values() if storage.sizes(f"{path}/{kind.marker}", "*.json"))
@@ -179,7 +179,7 @@ def _stored(spark: SparkSession, path: str) -> Stored | None:
     return next((stored for stored in found if stored.is_there()), None)
 
 
-def _newest_batch(positions: Stored) -> int:
+def _newest_batch(positions: StoredTable) -> int:
     row = positions.rows().selectExpr("max(batch) as batch").first()
     return -1 if row is None or row["batch"] is None else int(row["batch"])
 
@@ -270,7 +270,7 @@ class _Making:
     wanted: RebuildRequest
     until: str
     mark: Mapping[str, str]
-    once: Once
+    once: WriteId
 
     def make(self, path: str, table: _Logged, shape: ReplayedForm) -> int:
         """Make one table and return its version. Raises SinkError if a value is lacking."""

@@ -23,11 +23,11 @@ import pyarrow as pa
 from tailrace.columns.blocks import FIXED, Form
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.batch import TableBatch
-from tailrace.sinks.tables.formats.base import Once, Stored
+from tailrace.sinks.tables.formats.base import StoredTable, WriteId
 from tailrace.sinks.tables.frames import in_session
 from tailrace.sinks.tables.positions import Positions
 from tailrace.sinks.tables.rows import row_schema
-from tailrace.sinks.tables.statements import GONE, Reduced, quoted
+from tailrace.sinks.tables.statements import GONE, ReducedBatch, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +40,7 @@ _TOLD, _KEPT, _FILLED, _ALL = "tailrace_told", "tailrace_known", "tailrace_read_
 _LEFT = "s.op, s.position, s.ordinal, s.part, s.at, s.missing"
 
 
-class Again:
+class RowLookup:
     """A reader of unknown values for all tables of a sink. `open_present` opens a session with the source.
 
     If it is not `wanted`, it still reads while rows that an earlier run has read may be newer than the log, because
@@ -58,7 +58,7 @@ class Again:
         """Return True if rows of the table may be newer than the batch, and so be other rows with the same key."""
         return min(head.first for head in batch.heads)[0] <= self._positions.until
 
-    def merge(self, stored: Stored, batch: TableBatch, once: Once, reduced: Reduced, rows: str) -> None:
+    def merge(self, stored: StoredTable, batch: TableBatch, once: WriteId, reduced: ReducedBatch, rows: str) -> None:
         """Merge a batch with unknown values, which are read again. `rows` is the view of its reduced rows."""
         form, session, table = batch.form, stored.session, stored.name()
         marked = session.sql(told(table, reduced, rows, self.is_doubtful(batch))).persist()
@@ -95,7 +95,7 @@ class Again:
         """
         present = self._open()
         try:
-            reading = Filling(batch.form, present.table(batch.table))
+            reading = ValueFilling(batch.form, present.table(batch.table))
             filled = in_session(session, lost.mapInArrow(reading, _declared(batch.form))).persist()
             filled.count()
             self._positions.keep(session, present.position())
@@ -104,7 +104,7 @@ class Again:
             present.close()
 
 
-def told(table: str, reduced: Reduced, rows: str, doubtful: bool) -> str:
+def told(table: str, reduced: ReducedBatch, rows: str, doubtful: bool) -> str:
     """Return the query for the rows of a batch with the column `lost`, true if neither log nor table has a value."""
     form = reduced.form
     first = quoted(form.names[form.key[0]])
@@ -120,7 +120,7 @@ def told(table: str, reduced: Reduced, rows: str, doubtful: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class ValueFilling:
     """A function that fills missing values from the source's table in its present state, and leaves out rows that the
     table no longer has. Worker."""
 

@@ -31,7 +31,7 @@ def place_text(place: Place) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class BlockOpening:
     """A function that opens blocks, given as rows with `key` and `value`, into rows with the columns of `target`."""
 
     target: Form
@@ -122,7 +122,7 @@ def is_value(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Reducing:
+class RowReduction:
     """A function that reduces a partition to the last row of each key, with missing values from earlier rows.
 
     With `keeps_deletes`, deleted rows keep their values, too.
@@ -139,10 +139,10 @@ class Reducing:
 
 
 @dataclass(frozen=True, slots=True)
-class OpeningApart:
+class SeparateOpening:
     """A function that opens blocks and reduces them to the last row of each key, with only `columns` unless empty.
 
-    No other partition may have rows of the same keys. `keeps_deletes` is as in Reducing.
+    No other partition may have rows of the same keys. `keeps_deletes` is as in RowReduction.
     """
 
     target: Form
@@ -150,9 +150,9 @@ class OpeningApart:
     columns: tuple[str, ...] = ()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = list(Opening(self.target).blocks(batches))
+        found = list(BlockOpening(self.target).blocks(batches))
         whole = (part for rows in found for part in rows.to_batches())
-        rows = whole if self._is_reduced(found) else Reducing(self.target, self.keeps_deletes)(whole)
+        rows = whole if self._is_reduced(found) else RowReduction(self.target, self.keeps_deletes)(whole)
         yield from (part.select(self.columns) for part in rows) if self.columns else rows
 
     def _is_reduced(self, blocks: Sequence[pa.Table]) -> bool:
@@ -183,7 +183,7 @@ def gathered(batches: Iterator[pa.RecordBatch], target: Form) -> pa.Table:
 
 
 def reduced(rows: pa.Table, target: Form, keeps_deletes: bool = False) -> pa.Table:
-    """Return the last row of each key. The rows must be in log order; `keeps_deletes` is as in Reducing."""
+    """Return the last row of each key. The rows must be in log order; `keeps_deletes` is as in RowReduction."""
     keys = [rows[f"c{index}"].combine_chunks() for index in target.key]
     group = groups(keys)
     left = lasts(group)

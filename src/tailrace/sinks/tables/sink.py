@@ -28,13 +28,13 @@ from tailrace.sinks.storage import HadoopStorage, reaching
 from tailrace.sinks.tables.batch import TableBatch
 from tailrace.sinks.tables.evolution import CHOICES, SENSELESS, Policies
 from tailrace.sinks.tables.formats.delta import Delta
-from tailrace.sinks.tables.formats.known import FORMATS
+from tailrace.sinks.tables.formats.detection import FORMATS
 from tailrace.sinks.tables.frames import computed, is_here
-from tailrace.sinks.tables.modes import History, Kept, Latest, Log
+from tailrace.sinks.tables.modes import History, Latest, Log, TableInMode
 from tailrace.sinks.tables.names import OPTIONS, Known, Names, absolute
 from tailrace.sinks.tables.positions import NAME, Moment, Positions
 from tailrace.sinks.tables.rebuild import demand_sound
-from tailrace.sinks.tables.row_lookup import Again
+from tailrace.sinks.tables.row_lookup import RowLookup
 from tailrace.sinks.tables.statements import unknown_column
 from tailrace.sinks.tables.target import Owner
 from tailrace.snapshot.mode import snapshot_mode
@@ -136,7 +136,7 @@ class TablesSink(Sink):
         if not source.traits.gives_blocks:
             raise SinkError(f"The connector {source.connector} gives no rows for tables.", "Use another sink.")
         self._describe, self._source = find(source.connector).load_describe(), source
-        present = bool(find(source.connector).present)
+        present = bool(find(source.connector).row_lookup)
         self.can_read_again = present and self.mode == "latest" and self.names.routing is None
         if self.unknown == "reselect" and not present:
             raise SinkError(
@@ -191,7 +191,7 @@ class TablesSink(Sink):
         source = self._source
         texts = {name: text for name, text in self.source_defaults().items() if not source.is_set(name)}
         config = parse(source.connector, {**source.texts, **texts, **self.source_options()})
-        opening = find(source.connector).load_present()
+        opening = find(source.connector).load_row_lookup()
         assert opening is not None
         return opening(config, EventSettings.from_options(config))
 
@@ -240,7 +240,7 @@ class Writer:
     def __init__(self, sink: TablesSink, pipeline: str, query: str, is_whole: Callable[[int], bool]) -> None:
         self._sink, self._is_whole = sink, is_whole
         self._owner = Owner(pipeline, sink.mode, sink.policies, sink.keeps_deletes, sink.format)
-        self._tables: dict[str, Kept] = {}
+        self._tables: dict[str, TableInMode] = {}
         self._registered: set[str] = set()
         self._sessions: dict[str, SparkSession] = {}
         self._sources: Known = {}
@@ -249,7 +249,7 @@ class Writer:
         self._wanted = Event()
         self._again = None
         if sink.can_read_again and sink.unknown != "null":
-            self._again = Again(sink.present, self._positions, sink.unknown == "reselect")
+            self._again = RowLookup(sink.present, self._positions, sink.unknown == "reselect")
 
     def prepare(self, spark: SparkSession) -> None:
         """Read the state of the tables in the background, while the planner starts on another core and the first batch
@@ -315,19 +315,19 @@ class Writer:
             self._register(part, table)
         return {table.path.removeprefix(f"{self._sink.path}/"): at for (_, table), at in zip(work, found, strict=True)}
 
-    def _register(self, part: TableBatch, table: Kept) -> None:
+    def _register(self, part: TableBatch, table: TableInMode) -> None:
         """Register a table in Spark's catalog when it is first written."""
         if table.path not in self._registered:
             self._sink.names.register(part.frame.sparkSession, table.path, part.table)
             self._registered.add(table.path)
 
-    def _table(self, part: TableBatch) -> Kept:
+    def _table(self, part: TableBatch) -> TableInMode:
         path, source = self._sink.names.path(self._sink.path, part.table), ".".join(filter(None, part.table))
         for routed in {head.routed for head in part.heads}:
             self._sink.names.demand_alone(path, part.table, self._sources, routed)
         if path not in self._tables:
             unknown = self._sink.unknown
-            kept: dict[str, Callable[[], Kept]] = {
+            kept: dict[str, Callable[[], TableInMode]] = {
                 "latest": lambda: Latest(path, source, self._owner, unknown, self._again),
                 "history": lambda: History(path, source, self._owner, unknown),
                 "log": lambda: Log(path, source, self._owner),
@@ -336,7 +336,7 @@ class Writer:
             self._tables[path].is_known = self._positions.knows(path.removeprefix(f"{self._sink.path}/"))
         return self._tables[path]
 
-    def _in_own_session(self, part: TableBatch, table: Kept) -> int:
+    def _in_own_session(self, part: TableBatch, table: TableInMode) -> int:
         """Write one table's part of a batch in the table's session, whose settings control the format's writes."""
         session = self._sessions.get(table.path)
         if session is None:

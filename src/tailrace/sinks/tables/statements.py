@@ -223,7 +223,7 @@ def _done(clause: Clause) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Reduced:
+class ReducedBatch:
     """The merge of a batch whose reduced rows are the view `view`.
 
     `missing`: some row misses values, which the table keeps. `keeps_deletes`: deleted rows are marked, not removed.

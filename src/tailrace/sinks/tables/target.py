@@ -12,8 +12,15 @@ from uuid import uuid4
 from tailrace.columns.blocks import Form, Place
 from tailrace.errors import SinkError
 from tailrace.sinks.tables import statements
-from tailrace.sinks.tables.evolution import DEFAULTS, Alteration, HeldTable, Policies, Unfollowed, demand_names
-from tailrace.sinks.tables.formats.base import Columns, Commit, Stored, TableFormat, told
+from tailrace.sinks.tables.evolution import (
+    DEFAULTS,
+    Alteration,
+    HeldTable,
+    Policies,
+    UnfollowedAlteration,
+    demand_names,
+)
+from tailrace.sinks.tables.formats.base import Columns, Commit, StoredTable, TableFormat, told
 from tailrace.sinks.tables.formats.delta import Delta
 
 if TYPE_CHECKING:
@@ -45,7 +52,7 @@ class Target:
     `stored` is the table itself in the session of the current batch. Each batch begins with `prepare`.
     """
 
-    def __init__(self, stored: Stored, source: str, owner: Owner, own: Columns = ()) -> None:
+    def __init__(self, stored: StoredTable, source: str, owner: Owner, own: Columns = ()) -> None:
         self.stored, self.source, self.owner, self.own = stored, source, owner, own
         self._columns: dict[str, DataType] = {}
         self._record: HeldTable | None = None
@@ -90,7 +97,7 @@ class Target:
         known = self._record.matching(form)
         key = {held.name for held in (known[place] for place in form.key) if held is not None}
         if self.owner.mode != "log" and key != set(self._record.key):
-            raise self._stop(Unfollowed("the log is read again from before its key was altered"))
+            raise self._stop(UnfollowedAlteration("the log is read again from before its key was altered"))
         return self._form(self._record)
 
     def is_beyond(self, forms: Sequence[tuple[Form, Place]], number: int) -> bool:
@@ -186,7 +193,7 @@ class Target:
         self._columns = self.stored.columns()
         lost = [name for name, _ in self.own if name not in self._columns]
         if lost or COLUMNS not in told:
-            raise self._stop(Unfollowed("another program has altered the table"))
+            raise self._stop(UnfollowedAlteration("another program has altered the table"))
         return HeldTable.of(told[COLUMNS])
 
     def _demand_own(self, told: Mapping[str, str]) -> None:
@@ -214,7 +221,7 @@ class Target:
     def _make(self, form: Form, since: Place) -> HeldTable:
         try:
             demand_names(form.names, [name for name, _ in self.own])
-        except Unfollowed as error:
+        except UnfollowedAlteration as error:
             raise self._stop(error) from None
         record = HeldTable.first(form, since)
         listed = zip(form.names, map(statements.type_of, form.types), strict=True)
@@ -229,7 +236,7 @@ class Target:
             own = [name for name, _ in self.own]
             types = {name: kind.simpleString() for name, kind in self._columns.items()}
             alteration = Alteration(record, form, since, types, self.owner.policies, own, self.stored.can_fill)
-        except Unfollowed as error:
+        except UnfollowedAlteration as error:
             raise self._stop(error) from None
         if alteration.is_nothing:
             return
@@ -260,7 +267,7 @@ class Target:
         where = "__valid_to is null" if self.owner.mode == "history" else "true"
         if self.stored.session.sql(statements.doubled(self.stored.name(), key, where)).collect():
             why = f"its key is now {', '.join(key)}, and rows of the table have null or equal values there"
-            raise self._stop(Unfollowed(why))
+            raise self._stop(UnfollowedAlteration(why))
 
     def _form(self, record: HeldTable) -> Form:
         """Return the form of the source's columns that the table has."""
@@ -277,7 +284,7 @@ class Target:
             record.relation,
         )
 
-    def _stop(self, why: Unfollowed) -> SinkError:
+    def _stop(self, why: UnfollowedAlteration) -> SinkError:
         remedy = why.remedy or "Begin anew with another path and another checkpoint"
         return SinkError(f"The table {self.path} cannot follow {self.source}: {why.why}.", f"{remedy}.")
 

@@ -46,7 +46,7 @@ def version_schema(target: Form) -> pa.Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class Lasting:
+class VersionEnds:
     """A function that adds its end to each row of a partition. Worker.
 
     The partition has every change of its keys and every truncate. The rows are those of `news`, with `alike` and
@@ -69,19 +69,19 @@ class Lasting:
         if rows.num_rows:
             order = [(name, "ascending") for name in ("position", "ordinal", "part")]
             places = pc.sort_indices(rows, sort_keys=order)
-            known = Known(pa.concat_arrays(alike).take(places), pa.concat_arrays(hashes).take(places))
+            known = VersionColumns(pa.concat_arrays(alike).take(places), pa.concat_arrays(hashes).take(places))
             yield from lasting(rows.take(places).combine_chunks(), self.target, known).to_batches()
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class VersionColumns:
     """The columns that `news` adds to compare rows with the table's open versions."""
 
     alike: pa.Array
     hashes: pa.Array
 
 
-def lasting(rows: pa.Table, target: Form, known: Known) -> pa.Table:
+def lasting(rows: pa.Table, target: Form, known: VersionColumns) -> pa.Table:
     """Return rows with their ends and with missing values from earlier rows. The rows must be in log order.
 
     Snapshot rows that equal the version before are left out. `opens` is true for the first row of a key, where the
@@ -111,7 +111,7 @@ def _emptying(rows: pa.Table) -> Flags:
     return np.asarray(pc.equal(rows["op"].combine_chunks(), "t"))
 
 
-def _repeated(rows: pa.Table, chains: tuple[Int64s, Int64s], target: Form, known: Known) -> Flags:
+def _repeated(rows: pa.Table, chains: tuple[Int64s, Int64s], target: Form, known: VersionColumns) -> Flags:
     """Return a mask of snapshot rows that equal the row before them, in the batch or else in the table.
 
     `chains` holds for each row the index of the previous row of its key, and the index of its row's previous version.

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from tailrace.spark.startup.forked import NUMBER
+from tailrace.spark.startup.fork_client import NUMBER
 from tailrace.spark.startup.worker_main import DAEMON, LOADED, TASKS, load, run
 
 if TYPE_CHECKING:

@@ -58,7 +58,7 @@ def load(*workers: str) -> None:
             import_module(module)
     if named and TASKS in workers:
         with suppress(Exception):
-            from tailrace.spark.startup.warm import compile_functions
+            from tailrace.spark.startup.warm_workers import compile_functions
 
             compile_functions()
     # The garbage collector would touch these objects, and so copy their pages in every worker.

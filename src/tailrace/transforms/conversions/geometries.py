@@ -14,8 +14,8 @@ from functools import partial
 import pyarrow as pa
 
 from tailrace.errors import ConfigError
-from tailrace.records.layout import Computed, Constant, Node, RecordLayout
-from tailrace.records.transform import Refused
+from tailrace.records.layout import ComputedColumn, Constant, Node, RecordLayout
+from tailrace.records.transform import RefusedRecord
 from tailrace.transforms.images import with_columns
 from tailrace.transforms.option_reader import OptionReader
 
@@ -101,7 +101,7 @@ def _changed(transform: str, change: Callable[[bytes, int | None], bytes], geome
             try:
                 geometry["wkb"] = change(geometry["wkb"], geometry["srid"])
             except (ValueError, IndexError, struct.error):
-                raise Refused(f"{transform} finds no geometry in the field wkb", row) from None
+                raise RefusedRecord(f"{transform} finds no geometry in the field wkb", row) from None
     return pa.array(found, geometries.type)
 
 
@@ -120,7 +120,7 @@ class GeometryTransform:
     def _column(self, node: Node) -> Node:
         if node.type.name not in self.names or isinstance(node, Constant):
             return node
-        return Computed((node,), partial(_changed, self.transform, self.change), node.type)
+        return ComputedColumn((node,), partial(_changed, self.transform, self.change), node.type)
 
 
 def swap_geometry_coordinates(options: Mapping[str, str]) -> GeometryTransform:

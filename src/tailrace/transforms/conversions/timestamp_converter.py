@@ -15,7 +15,7 @@ from tailrace.errors import ConfigError
 from tailrace.formats.casts import plain, raw_ms
 from tailrace.records.layout import Constant, Node, RecordLayout
 from tailrace.records.nodes import with_defaults
-from tailrace.records.transform import Refused, Rewritten
+from tailrace.records.transform import RefusedRecord, Rewritten
 from tailrace.transforms.conversions.date_format import DateFormat
 from tailrace.transforms.key_or_value import (
     KEY,
@@ -78,12 +78,12 @@ class TimestampConverter:
         if isinstance(node, Constant) and node.value is None:
             return Constant(None, kind)
         if source.name not in _OWN and source.connect not in ("string", "int64"):
-            raise Refused(f"TimestampConverter finds no moment in {field}, which is of the type {source.connect}")
+            raise RefusedRecord(f"TimestampConverter finds no moment in {field}, which is of the type {source.connect}")
         if source.name not in _OWN and source.connect == "string" and self.form is None:
-            raise Refused(f"TimestampConverter needs the option format to read the text of {field}")
+            raise RefusedRecord(f"TimestampConverter needs the option format to read the text of {field}")
         unread = "" if self.form is None or source.connect != "string" else self.form.unread()
         if unread:
-            raise Refused(f"TimestampConverter cannot read texts by the letter {unread} of format, as in {field}")
+            raise RefusedRecord(f"TimestampConverter cannot read texts by the letter {unread} of format, as in {field}")
         return computed_of(node, partial(_converted, self, source, field), kind, self.defaults)
 
 
@@ -116,7 +116,9 @@ def _raw(converter: TimestampConverter, source: LogicalType, field: str, values:
         made = converter.form.read(values)
         wrong = pc.and_(made.is_null(), values.is_valid())
         if pc.any(wrong).as_py():
-            raise Refused(f"TimestampConverter finds no moment of the format in {field}", pc.index(wrong, True).as_py())
+            raise RefusedRecord(
+                f"TimestampConverter finds no moment of the format in {field}", pc.index(wrong, True).as_py()
+            )
         return made
     unit = converter.unit
     # towards zero, as Java converts units

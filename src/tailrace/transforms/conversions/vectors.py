@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from tailrace.records.layout import Computed, Constant, Node, RecordLayout
+from tailrace.records.layout import ComputedColumn, Constant, Node, RecordLayout
 from tailrace.transforms.images import with_columns
 from tailrace.transforms.option_reader import OptionReader
 from tailrace.values.json_text import java_number
@@ -57,7 +57,7 @@ def _column(node: Node) -> Node:
     kind = replace(JSON, optional=node.type.optional)
     if isinstance(node, Constant):
         return Constant(None, kind)
-    return Computed((node,), _listed if node.type.name in _LISTS else _sparse, kind)
+    return ComputedColumn((node,), _listed if node.type.name in _LISTS else _sparse, kind)
 
 
 def vector_to_json_converter(options: Mapping[str, str]) -> VectorToJsonConverter:

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 
 from tailrace.config.timezone import timezone
 from tailrace.errors import ConfigError
-from tailrace.records.layout import Computed, Constant, Member, Node, RecordLayout, Struct
+from tailrace.records.layout import ComputedColumn, Constant, Member, Node, RecordLayout, Struct
 from tailrace.records.nodes import is_envelope
-from tailrace.records.transform import Rewritten, Varying, by_distinct
+from tailrace.records.transform import Rewritten, VaryingLayout, by_distinct
 from tailrace.transforms.option_reader import OptionReader
 from tailrace.values.timestamps import instant_texts
 
@@ -183,7 +183,7 @@ class TimezoneConverter:
         if not is_envelope(record):
             return record
         if not isinstance(record.topic, str):
-            return Varying(record.topic, lambda topic: self._converted(record, topic))
+            return VaryingLayout(record.topic, lambda topic: self._converted(record, topic))
         return self._converted(record, record.topic)
 
     def _converted(self, record: RecordLayout, topic: str) -> RecordLayout:
@@ -215,12 +215,12 @@ class TimezoneConverter:
             return node
         if part == "source":
             unit = _EPOCHS.get(member.name)
-            return node if unit is None else Computed((node,), partial(_shifted, self.zone, unit), node.type)
+            return node if unit is None else ComputedColumn((node,), partial(_shifted, self.zone, unit), node.type)
         if name in _WALL:
-            return Computed((node,), partial(_as_wall_time, self.zone), node.type)
+            return ComputedColumn((node,), partial(_as_wall_time, self.zone), node.type)
         if name == _INSTANT:
-            return Computed((node,), partial(_at_offset, self.zone), node.type, shown=True)
-        return Computed((node,), partial(_clock_at_offset, self.zone), node.type) if name == _CLOCK else node
+            return ComputedColumn((node,), partial(_at_offset, self.zone), node.type, shown=True)
+        return ComputedColumn((node,), partial(_clock_at_offset, self.zone), node.type) if name == _CLOCK else node
 
 
 def timezone_converter(options: Mapping[str, str]) -> TimezoneConverter:

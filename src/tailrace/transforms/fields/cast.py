@@ -10,9 +10,9 @@ from tailrace.columns.logical import ABSENT, LogicalType
 from tailrace.errors import ConfigError
 from tailrace.formats.arrow import folded
 from tailrace.formats.casts import PRIMITIVE, TYPES, cast
-from tailrace.records.layout import Computed, Constant, Node, RecordLayout
+from tailrace.records.layout import ComputedColumn, Constant, Node, RecordLayout
 from tailrace.records.nodes import with_defaults
-from tailrace.records.transform import Refused, Rewritten
+from tailrace.records.transform import RefusedRecord, Rewritten
 from tailrace.transforms.key_or_value import (
     KEY,
     VALUE,
@@ -57,7 +57,7 @@ class Cast:
 def _cast(node: Node, word: str, field: str, defaults: bool) -> Node:
     source, target = node.type, TYPES[word]
     if source.connect not in PRIMITIVE:
-        raise Refused(f"Cast cannot make {word} of {field}, which is of the type {source.connect}")
+        raise RefusedRecord(f"Cast cannot make {word} of {field}, which is of the type {source.connect}")
     function = partial(cast, source, target, field)
     made = target.with_optional(source.optional).with_default(_default(source, function, target))
     return computed_of(node, function, made, defaults)
@@ -67,7 +67,7 @@ def _default(source: LogicalType, function: partial[object], target: LogicalType
     """Return the default of `source` converted to the new type, in JSON form; ABSENT without one."""
     if source.default in (ABSENT, None):
         return ABSENT
-    made = folded(Computed((Constant(source.default, source),), function, target))
+    made = folded(ComputedColumn((Constant(source.default, source),), function, target))
     assert isinstance(made, Constant)
     return made.value
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from tailrace.records.layout import RecordLayout
 from tailrace.records.nodes import at, with_defaults
-from tailrace.records.transform import Refused, Rewritten
+from tailrace.records.transform import RefusedRecord, Rewritten
 from tailrace.transforms.key_or_value import KEY, VALUE, defaults, part, with_part
 from tailrace.transforms.option_reader import OptionReader
 
@@ -26,10 +26,10 @@ class ExtractField:
         if node is None:
             return record
         if node.type.connect != "struct":
-            raise Refused(f"ExtractField needs fields, and the {self.which} is not a struct")
+            raise RefusedRecord(f"ExtractField needs fields, and the {self.which} is not a struct")
         found = at(node, self.path)
         if found is None:
-            raise Refused(f"ExtractField finds no field {'.'.join(self.path)} in the {self.which}")
+            raise RefusedRecord(f"ExtractField finds no field {'.'.join(self.path)} in the {self.which}")
         return with_part(record, self.which, with_defaults(found) if self.defaults else found)
 
 

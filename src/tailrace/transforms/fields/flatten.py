@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tailrace.columns.logical import ABSENT, LogicalType
-from tailrace.records.layout import Computed, Constant, Member, Node, RecordLayout, Struct
-from tailrace.records.nodes import Picked, as_optional, opened, with_defaults, with_type
-from tailrace.records.transform import Refused, Rewritten
+from tailrace.records.layout import ComputedColumn, Constant, Member, Node, RecordLayout, Struct
+from tailrace.records.nodes import PickedField, as_optional, opened, with_defaults, with_type
+from tailrace.records.transform import RefusedRecord, Rewritten
 from tailrace.transforms.key_or_value import KEY, VALUE, copied, is_missing, part, required_struct, with_part
 from tailrace.transforms.option_reader import OptionReader
 
@@ -46,7 +46,7 @@ class Flatten:
             path = prefix + name
             kind = inner.type
             if kind.connect == "map":
-                raise Refused(f"Flatten cannot flatten the map {path} in the {self.which}")
+                raise RefusedRecord(f"Flatten cannot flatten the map {path} in the {self.which}")
             may_be_null = optional or kind.optional
             if kind.connect == "struct":
                 yield from self._flat(inner, path + self.delimiter, may_be_null)
@@ -66,7 +66,7 @@ def _fields(node: Node) -> Iterator[tuple[str, Node]]:
         if isinstance(node, Constant):
             yield field.name, Constant(None, field.type)
         else:
-            yield field.name, Computed((node,), Picked(field.name), field.type)
+            yield field.name, ComputedColumn((node,), PickedField(field.name), field.type)
 
 
 def _leaf(node: Node) -> Node:

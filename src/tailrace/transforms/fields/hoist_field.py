@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tailrace.records.layout import Member, RecordLayout, Struct
-from tailrace.records.transform import Refused, Rewritten
+from tailrace.records.transform import RefusedRecord, Rewritten
 from tailrace.transforms.key_or_value import KEY, VALUE, part, with_part
 from tailrace.transforms.option_reader import OptionReader
 
@@ -22,7 +22,7 @@ class HoistField:
     def rewrite(self, record: RecordLayout) -> Rewritten:
         node = part(record, self.which)
         if node is None:
-            raise Refused(f"HoistField cannot make the field {self.field} of a {self.which} that is missing")
+            raise RefusedRecord(f"HoistField cannot make the field {self.field} of a {self.which} that is missing")
         return with_part(record, self.which, Struct((Member(self.field, node),)))
 
 

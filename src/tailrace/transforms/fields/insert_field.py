@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from tailrace.columns.logical import INT32, INT64, STRING, LogicalType, semantic
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Constant, Member, Node, RecordLayout
-from tailrace.records.transform import Refused, Rewritten
+from tailrace.records.transform import RefusedRecord, Rewritten
 from tailrace.transforms.key_or_value import (
     KEY,
     VALUE,
@@ -30,16 +30,17 @@ _TIME = semantic(INT64, "org.apache.kafka.connect.data.Timestamp")
 
 
 @dataclass(frozen=True, slots=True)
-class Inserted:
+class InsertedField:
     """A field to insert."""
 
     name: str
     optional: bool
 
     def of(self, node: Node | None, kind: LogicalType) -> Member:
-        """Return the field with the values of `node`, null for None. Raises Refused for a null in a required field."""
+        """Return the field with the values of `node`, null for None. Raises RefusedRecord for a null in a required
+        field."""
         if node is None and not self.optional:
-            raise Refused(f"InsertField has no value for the field {self.name}, which must have one")
+            raise RefusedRecord(f"InsertField has no value for the field {self.name}, which must have one")
         if node is None:
             return Member(self.name, Constant(None, kind.with_optional(True)))
         function = partial(_as_they_are, None if self.optional else self.name)
@@ -49,7 +50,7 @@ class Inserted:
 def _as_they_are(required: str | None, values: pa.Array) -> pa.Array:
     if required is not None and values.null_count:
         row = pc.index(pc.is_null(values), True).as_py()
-        raise Refused(f"InsertField has no value for the field {required}, which must have one", row)
+        raise RefusedRecord(f"InsertField has no value for the field {required}, which must have one", row)
     return values
 
 
@@ -58,10 +59,10 @@ class InsertField:
     """A tailrace.records.transform.Transform. `text` is the value of the field `static`."""
 
     which: str
-    topic: Inserted | None
-    partition: Inserted | None
-    timestamp: Inserted | None
-    static: Inserted | None
+    topic: InsertedField | None
+    partition: InsertedField | None
+    timestamp: InsertedField | None
+    static: InsertedField | None
     text: str | None
     defaults: bool
 
@@ -99,11 +100,11 @@ def _insert_field(which: str, options: Mapping[str, str]) -> InsertField:
     return found
 
 
-def _inserted(text: str) -> Inserted | None:
+def _inserted(text: str) -> InsertedField | None:
     """Parse an option: a name, followed by `!` for a field that may not be null."""
     if not text:
         return None
-    return Inserted(text[:-1] if text[-1] in "?!" else text, not text.endswith("!"))
+    return InsertedField(text[:-1] if text[-1] in "?!" else text, not text.endswith("!"))
 
 
 of_key, of_value = partial(_insert_field, KEY), partial(_insert_field, VALUE)

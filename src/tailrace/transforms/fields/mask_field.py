@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.columns.logical import LogicalType
-from tailrace.records.layout import Computed, Constant, Node, RecordLayout
-from tailrace.records.transform import Refused, Rewritten
+from tailrace.records.layout import ComputedColumn, Constant, Node, RecordLayout
+from tailrace.records.transform import RefusedRecord, Rewritten
 from tailrace.transforms.key_or_value import (
     KEY,
     VALUE,
@@ -73,7 +73,7 @@ class MaskField:
             return mask
         made = computed_of(node, partial(_masked, mask), kind, self.defaults)
         # the mask of an instant is a text, but no instant
-        return replace(made, shown=True) if isinstance(made, Computed) and kind.connect == "string" else made
+        return replace(made, shown=True) if isinstance(made, ComputedColumn) and kind.connect == "string" else made
 
     def _mask(self, field: str, kind: LogicalType) -> Any:
         """Return the mask in the JSON form of its type."""
@@ -82,7 +82,7 @@ class MaskField:
             return _decimal(field, kind, text)
         if text is None:
             if kind.connect not in _ZERO:
-                raise Refused(f"MaskField cannot mask the field {field}, which is of the type {kind.connect}")
+                raise RefusedRecord(f"MaskField cannot mask the field {field}, which is of the type {kind.connect}")
             return _ZERO[kind.connect]
         if kind.connect == "string":
             return text
@@ -90,7 +90,9 @@ class MaskField:
             return _whole(field, kind, text)
         if kind.connect in ("float", "double"):
             return _floating(field, kind.connect == "float", text)
-        raise Refused(f"MaskField cannot mask the field {field} with a text, for it is of the type {kind.connect}")
+        raise RefusedRecord(
+            f"MaskField cannot mask the field {field} with a text, for it is of the type {kind.connect}"
+        )
 
 
 def _is_moment(kind: LogicalType) -> bool:
@@ -105,9 +107,9 @@ def _decimal(field: str, kind: LogicalType, text: str | None) -> str:
         number = Decimal(text or "0")
         whole = unscaled(number, scale)
     except (InvalidOperation, ValueError):
-        raise Refused(f"MaskField cannot make a number of its replacement for the field {field}") from None
+        raise RefusedRecord(f"MaskField cannot make a number of its replacement for the field {field}") from None
     if Decimal(whole).scaleb(-scale) != number:
-        raise Refused(f"MaskField has a replacement with more decimal places than the field {field}")
+        raise RefusedRecord(f"MaskField has a replacement with more decimal places than the field {field}")
     return base64_text(unscaled_bytes(whole))
 
 
@@ -118,7 +120,7 @@ def _whole(field: str, kind: LogicalType, text: str) -> int:
     except ValueError:
         number = 1 << bits
     if not -(1 << bits - 1) <= number < 1 << bits - 1:
-        raise Refused(f"MaskField cannot make {kind.connect} of its replacement for the field {field}")
+        raise RefusedRecord(f"MaskField cannot make {kind.connect} of its replacement for the field {field}")
     return number
 
 
@@ -126,7 +128,7 @@ def _floating(field: str, single: bool, text: str) -> Verbatim:
     try:
         number = float(text)
     except ValueError:
-        raise Refused(f"MaskField cannot make a number of its replacement for the field {field}") from None
+        raise RefusedRecord(f"MaskField cannot make a number of its replacement for the field {field}") from None
     return Verbatim(java_number(str(np.float32(number)) if single else repr(number), single))
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.columns.logical import BOOLEAN, LogicalType
-from tailrace.records.layout import Computed, Constant, Leaf, Member, Node, RecordLayout, Struct
+from tailrace.records.layout import ComputedColumn, Constant, Leaf, Member, Node, RecordLayout, Struct
 from tailrace.records.nodes import is_envelope, opened
 from tailrace.records.transform import Rewritten, either
 from tailrace.transforms.option_reader import OptionReader
@@ -167,13 +167,13 @@ class EnforceRecordSize:
         def cut(node: Node) -> Node:
             if id(node) not in places or places[id(node)] not in fields:
                 return node
-            return Computed(leaves, _Cut(estimate, most, self.least, fields, places[id(node)]), node.type)
+            return ComputedColumn(leaves, _Cut(estimate, most, self.least, fields, places[id(node)]), node.type)
 
         shorter = value
         for image, row in rows.items():
             members = tuple(Member(member.name, cut(member.node)) for member in row.members)
             shorter = shorter.with_part(image, replace(row, members=members))
-        return either(Computed(leaves, _Exceeds(estimate, most), BOOLEAN), replace(record, value=shorter), record)
+        return either(ComputedColumn(leaves, _Exceeds(estimate, most), BOOLEAN), replace(record, value=shorter), record)
 
 
 def _constant(text: str) -> Constant:

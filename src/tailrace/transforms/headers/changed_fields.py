@@ -12,7 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.columns.logical import STRING, LogicalType, array
-from tailrace.records.layout import AsWritten, Computed, Constant, Header, ImageColumn, Node, RecordLayout, Struct
+from tailrace.records.layout import (
+    ComputedColumn,
+    Constant,
+    Header,
+    ImageColumn,
+    Node,
+    RecordLayout,
+    ServerTexts,
+    Struct,
+)
 from tailrace.records.nodes import as_optional, is_envelope, op_of, with_headers
 from tailrace.records.transform import Shared
 from tailrace.transforms.option_reader import OptionReader
@@ -56,10 +65,10 @@ def differing(one: pa.Array, other: pa.Array) -> Flags:
     return found
 
 
-def _compared(node: Node) -> Node | AsWritten:
+def _compared(node: Node) -> Node | ServerTexts:
     """Return the node by which a column is compared: the server's texts, if events show these unchanged."""
     if isinstance(node, ImageColumn) and node.column.shape is None:
-        return AsWritten(node)
+        return ServerTexts(node)
     return as_optional(node)
 
 
@@ -92,11 +101,11 @@ class ExtractChangedRecordState:
         return with_headers(record, *headers)
 
 
-def _names(before: Struct, after: Struct, changed: bool, kind: LogicalType) -> Computed:
+def _names(before: Struct, after: Struct, changed: bool, kind: LogicalType) -> ComputedColumn:
     pairs = [(member.name, before.part(member.name), member.node) for member in after.members]
     known = [(name, old, new) for name, old, new in pairs if old is not None]
     inputs = (*(_compared(old) for _, old, _ in known), *(_compared(new) for _, _, new in known))
-    return Computed(inputs, _Names(tuple(name for name, _, _ in known), changed), kind)
+    return ComputedColumn(inputs, _Names(tuple(name for name, _, _ in known), changed), kind)
 
 
 def _header_type(name: str) -> LogicalType:

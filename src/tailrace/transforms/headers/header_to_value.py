@@ -9,7 +9,7 @@ from tailrace.columns.logical import Field, LogicalType
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Constant, Member, Node, RecordLayout, Struct
 from tailrace.records.nodes import opened
-from tailrace.records.transform import Refused
+from tailrace.records.transform import RefusedRecord
 from tailrace.transforms.option_reader import OptionReader
 
 
@@ -27,7 +27,7 @@ class HeaderToValue:
         if not pairs or value is None or (isinstance(value, Constant) and value.value is None):
             return record
         if not isinstance(value, Struct):
-            raise Refused("HeaderToValue finds no struct in the value")
+            raise RefusedRecord("HeaderToValue finds no struct in the value")
         present = {member.name for member in value.members}
         # structs that are created for paths come after all other fields
         for name, path in sorted(pairs, key=lambda pair: len(pair[1]) > 1 and pair[1][0] not in present):
@@ -52,7 +52,7 @@ def _placed(struct: Struct, path: tuple[str, ...], node: Node) -> Struct:
         # a null struct stays null, and gets the field only in its schema
         return struct.with_part(name, Constant(None, _with_field(inner.type, tuple(rest), node.type)))
     if not isinstance(inner, Struct):
-        raise Refused(f"HeaderToValue finds no struct in the field {name}")
+        raise RefusedRecord(f"HeaderToValue finds no struct in the field {name}")
     return struct.with_part(name, _placed(inner, tuple(rest), node))
 
 

@@ -16,9 +16,17 @@ from tailrace.columns.logical import BOOLEAN, INT64, STRING
 from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import substituted
 from tailrace.errors import ConfigError
-from tailrace.records.layout import Computed, Header, Leaf, Member, Node, RecordLayout, Struct
+from tailrace.records.layout import ComputedColumn, Header, Leaf, Member, Node, RecordLayout, Struct
 from tailrace.records.nodes import is_envelope, op_of, opened
-from tailrace.records.transform import ANY_TOPIC, LeftOut, Refused, Rewritten, Varying, by_distinct, either
+from tailrace.records.transform import (
+    ANY_TOPIC,
+    LeftOutRecords,
+    RefusedRecord,
+    Rewritten,
+    VaryingLayout,
+    by_distinct,
+    either,
+)
 from tailrace.transforms.option_reader import OptionReader
 from tailrace.transforms.outbox import json_shapes
 from tailrace.transforms.outbox.json_kernels import signatures
@@ -63,7 +71,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class _Topics:
-    """Maps routing values to topics. Raises Refused for a null."""
+    """Maps routing values to topics. Raises RefusedRecord for a null."""
 
     field: str
     regex: str
@@ -72,7 +80,7 @@ class _Topics:
     def __call__(self, values: pa.Array) -> pa.Array:
         if values.null_count:
             row = values.is_null().to_pylist().index(True)
-            raise Refused(f"EventRouter finds no value in the field {self.field}, by which it routes", row)
+            raise RefusedRecord(f"EventRouter finds no value in the field {self.field}, by which it routes", row)
         return by_distinct(self.named, pa.string(), values)
 
     def named(self, value: str) -> str:
@@ -100,7 +108,7 @@ class _Shape:
             return None
         try:
             return json_shapes.written(self.shapes.of_text(payload))
-        except json_shapes.Unclear:
+        except json_shapes.UnclearJson:
             if "payload" not in _told:
                 _told.add("payload")
                 log.warning(
@@ -176,30 +184,32 @@ class EventRouter:
         row = record.value.part("after")
         row = None if row is None else opened(row)
         if not isinstance(row, Struct):
-            raise Refused("EventRouter finds no row in the field after")
+            raise RefusedRecord("EventRouter finds no row in the field after")
         return self._routed(record, record.value, row)
 
     def _invalid(self, op: str) -> Rewritten:
         what = {"u": "an update", "t": "a truncate"}.get(op, f"an operation {op}")
         if self.invalid == "fatal":
-            raise Refused(f"EventRouter takes no {what.partition(' ')[2]} of an outbox (table.op.invalid.behavior)")
-        return LeftOut(f"{what} of an outbox, which EventRouter leaves out", is_error=self.invalid == "error")
+            raise RefusedRecord(
+                f"EventRouter takes no {what.partition(' ')[2]} of an outbox (table.op.invalid.behavior)"
+            )
+        return LeftOutRecords(f"{what} of an outbox, which EventRouter leaves out", is_error=self.invalid == "error")
 
     def _routed(self, record: RecordLayout, envelope: Struct, row: Struct) -> Rewritten:
         payload, route = self._column(row, self.payload), self._column(row, self.route_by)
         if route.type.connect != "string":
-            raise Refused(f"EventRouter needs a text in the field {self.route_by}, by which it routes")
+            raise RefusedRecord(f"EventRouter needs a text in the field {self.route_by}, by which it routes")
         topics = _Topics(self.route_by, self.regex, self.replacement)
         placed = [(placement, row.part(placement.column)) for placement in self.placements]
         missing = next((placement.column for placement, node in placed if node is None), None)
         if missing is not None and self.needs_placed:
-            raise Refused(f"EventRouter finds no column {missing}, which is to be placed")
+            raise RefusedRecord(f"EventRouter finds no column {missing}, which is to be placed")
         found = [(placement, node) for placement, node in placed if node is not None]
         headers = [Header("id", self._column(row, self.event_id))]
         headers += [Header(placement.alias, node) for placement, node in found if placement.place == "header"]
         base = replace(
             record,
-            topic=Computed((route,), topics, STRING),
+            topic=ComputedColumn((route,), topics, STRING),
             key=row.part(self.key),
             headers=(*record.headers, *headers),
             partition=self._partition(found),
@@ -208,16 +218,16 @@ class EventRouter:
         values = _Values(self, base, row, route, topics, payload, found)
         made: Rewritten = values.of_payload(payload)
         if self.shapes is not None and payload.type.connect == "string":
-            kinds = Computed((payload,), _Shape(self.shapes), STRING.with_optional(True))
-            made = Varying(kinds, values.of_shape)
+            kinds = ComputedColumn((payload,), _Shape(self.shapes), STRING.with_optional(True))
+            made = VaryingLayout(kinds, values.of_shape)
         if self.tombstones:
-            return either(Computed((payload,), _is_blank, BOOLEAN), replace(base, value=None), made)
+            return either(ComputedColumn((payload,), _is_blank, BOOLEAN), replace(base, value=None), made)
         return made
 
     def _column(self, row: Struct, name: str) -> Node:
         found = row.part(name)
         if found is None:
-            raise Refused(f"EventRouter finds no column {name}")
+            raise RefusedRecord(f"EventRouter finds no column {name}")
         return found
 
     def _partition(self, placed: list[tuple[Placement, Node]]) -> Leaf | None:
@@ -225,7 +235,7 @@ class EventRouter:
         if node is None:
             return None
         if isinstance(node, Struct) or node.type.connect != "int32":
-            raise Refused("EventRouter needs an int32 in the column that names the partition")
+            raise RefusedRecord("EventRouter needs an int32 in the column that names the partition")
         return node
 
     def _timestamp(self, envelope: Struct, row: Struct) -> Leaf | None:
@@ -234,8 +244,8 @@ class EventRouter:
             return None if node is None or isinstance(node, Struct) else node
         node = self._column(row, self.timestamp)
         if node.type.name not in _MOMENTS:
-            raise Refused(f"EventRouter needs a timestamp without time zone in the field {self.timestamp}")
-        return Computed((node,), _milliseconds, INT64.with_optional(True))
+            raise RefusedRecord(f"EventRouter needs a timestamp without time zone in the field {self.timestamp}")
+        return ComputedColumn((node,), _milliseconds, INT64.with_optional(True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +265,7 @@ class _Values:
         if schema is None:
             return self.of_payload(self.payload)
         kind = json_shapes.read(schema)
-        return self.of_payload(Computed((self.payload,), _Expanded(schema), kind))
+        return self.of_payload(ComputedColumn((self.payload,), _Expanded(schema), kind))
 
     def of_payload(self, payload: Node) -> Rewritten:
         """Return the messages with this payload: alone, or in a struct with the columns placed in the envelope."""
@@ -264,14 +274,14 @@ class _Values:
             return replace(self.base, value=payload)
         value = Struct((Member("payload", payload), *beside), self.row.name)
         if not self.router.version:
-            return Varying(self.route, partial(self._named, value))
+            return VaryingLayout(self.route, partial(self._named, value))
         version = self.router._column(self.row, self.router.version)
         if version.type.connect != "int32":
-            raise Refused(f"EventRouter needs an int32 in the field {self.router.version}, the schema's version")
-        return Varying(version, partial(self._versioned, value))
+            raise RefusedRecord(f"EventRouter needs an int32 in the field {self.router.version}, the schema's version")
+        return VaryingLayout(version, partial(self._versioned, value))
 
     def _versioned(self, value: Struct, version: Any) -> Rewritten:
-        return Varying(self.route, partial(self._named, replace(value, version=version)))
+        return VaryingLayout(self.route, partial(self._named, replace(value, version=version)))
 
     def _named(self, value: Struct, route: Any) -> Rewritten:
         """Name the schema after the row's, with the routing value inserted before the last part."""

@@ -23,7 +23,7 @@ _INT32, _INT64 = 1 << 31, 1 << 63
 _NULL = BYTES.with_optional(True)
 
 
-class Unclear(Exception):
+class UnclearJson(Exception):
     """A text that is not a JSON object, or has no schema: mixed types in an array, or a number that is too large."""
 
 
@@ -35,16 +35,16 @@ class Shapes:
     root: str = ""
 
     def of_text(self, text: str) -> LogicalType:
-        """Return the schema of an object's text. Raises Unclear."""
+        """Return the schema of an object's text. Raises UnclearJson."""
         value = _read(text)
         found = self._object(value, self.root)
         if not _fits(value, found):
-            raise Unclear
+            raise UnclearJson
         return replace(found, name=self.root or None)
 
     def _object(self, value: Any, path: str) -> LogicalType:
         if not isinstance(value, dict):
-            raise Unclear
+            raise UnclearJson
         fields = []
         for name, part in value.items():
             kind = self._type(part, f"{path}.{name}" if path else name)
@@ -92,12 +92,12 @@ def _scalar(value: Any) -> LogicalType:
         return INT32
     if -_INT64 <= value < _INT64:
         return INT64
-    raise Unclear
+    raise UnclearJson
 
 
 def together(kinds: list[LogicalType]) -> LogicalType:
     """Return the common type of several elements. Different structs are merged into one that is not optional. Raises
-    Unclear."""
+    UnclearJson."""
     # a null has no influence on the type of the other elements
     kinds = [kind for kind in kinds if kind != _NULL] or kinds
     first = kinds[0]
@@ -111,16 +111,16 @@ def together(kinds: list[LogicalType]) -> LogicalType:
         return replace(first, fields=tuple(Field(name, together(of)) for name, of in fields.items()), optional=False)
     if all(kind.connect == "array" and kind.items is not None for kind in kinds):
         return replace(first, items=together([kind.items for kind in kinds if kind.items is not None]))
-    raise Unclear
+    raise UnclearJson
 
 
 def _read(text: str) -> Any:
     if not text.startswith(("{", "[")):
-        raise Unclear
+        raise UnclearJson
     try:
         return json.loads(text, parse_constant=_refused, parse_float=_double)
     except (ValueError, RecursionError):
-        raise Unclear from None
+        raise UnclearJson from None
 
 
 def _refused(word: str) -> Any:

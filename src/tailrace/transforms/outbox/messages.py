@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from tailrace.columns.logical import STRING
 from tailrace.records.layout import Constant, RecordLayout, Struct
 from tailrace.records.nodes import ENVELOPE, op_of, opened, part_of
-from tailrace.records.transform import Refused
+from tailrace.records.transform import RefusedRecord
 from tailrace.transforms.option_reader import OptionReader
-from tailrace.transforms.outbox.json_shapes import Shapes, Unclear, constant_of
+from tailrace.transforms.outbox.json_shapes import Shapes, UnclearJson, constant_of
 
 _NAME = "DecodeLogicalDecodingMessageContent"
 
@@ -32,12 +32,12 @@ class DecodeLogicalDecodingMessageContent:
         message = value.part("message")
         content = None if message is None else part_of(message, "content")
         if not isinstance(content, Constant) or content.type.connect != "bytes":
-            raise Refused(f"{_NAME} needs the field message.content as bytes: set binary.handling.mode to bytes")
+            raise RefusedRecord(f"{_NAME} needs the field message.content as bytes: set binary.handling.mode to bytes")
         text = _text(content.value)
         try:
             after = opened(constant_of(text, Shapes(self.includes_nulls).of_text(text)))
-        except Unclear:
-            raise Refused(f"{_NAME} finds no JSON object with one schema in the field message.content") from None
+        except UnclearJson:
+            raise RefusedRecord(f"{_NAME} finds no JSON object with one schema in the field message.content") from None
         event = value.without("message").with_part("op", Constant("c", STRING)).with_part("after", after)
         event = replace(event, name=f"{value.name}{ENVELOPE}", version=None)
         return replace(record, key=None, value=event)
@@ -47,7 +47,7 @@ def _text(content: str | None) -> str:
     try:
         return base64.b64decode(content or "").decode()
     except UnicodeDecodeError:
-        raise Refused(f"{_NAME} finds no text in the field message.content") from None
+        raise RefusedRecord(f"{_NAME} finds no text in the field message.content") from None
 
 
 def decode_logical_decoding_message_content(options: Mapping[str, str]) -> DecodeLogicalDecodingMessageContent:

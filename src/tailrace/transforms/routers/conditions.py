@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from tailrace.columns.logical import STRING
 from tailrace.config.expressions import compile_expression
 from tailrace.errors import ConfigError
-from tailrace.records.layout import Computed, Constant, RecordLayout
-from tailrace.records.transform import ANY_TOPIC, Rewritten, Transform, Varying, kept
+from tailrace.records.layout import ComputedColumn, Constant, RecordLayout
+from tailrace.records.transform import ANY_TOPIC, Rewritten, Transform, VaryingLayout, kept
 from tailrace.scripting.script_syntax import GROOVY, JAVASCRIPT, NotUnderstood, Tree, parse
-from tailrace.scripting.script_terms import Meaning
+from tailrace.scripting.script_terms import ScriptMeaning
 from tailrace.scripting.sql_syntax import parse_sql
 from tailrace.scripting.sql_terms import SqlMeaning
 from tailrace.transforms.option_reader import OptionReader
@@ -47,11 +47,11 @@ class Script:
     where: str
     nulls: str
 
-    def meaning(self, record: RecordLayout) -> Meaning | SqlMeaning:
+    def meaning(self, record: RecordLayout) -> ScriptMeaning | SqlMeaning:
         """Return the evaluator of the expression for records of this layout."""
         if self.language == _SQL:
             return SqlMeaning(record, self.where)
-        return Meaning(record, self.language, self.where)
+        return ScriptMeaning(record, self.language, self.where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,10 @@ class ContentBasedRouter:
 
     def _routed(self, record: RecordLayout) -> Rewritten:
         found = self.script.meaning(record).text(self.script.tree)
-        if not isinstance(found, Computed):
+        if not isinstance(found, ComputedColumn):
             return record if found is None else replace(record, topic=found)
         topic = Constant(record.topic, STRING) if isinstance(record.topic, str) else record.topic
-        return replace(record, topic=Computed((found, topic), _or_else, STRING))
+        return replace(record, topic=ComputedColumn((found, topic), _or_else, STRING))
 
 
 def _or_else(found: pa.Array, otherwise: pa.Array) -> pa.Array:
@@ -103,7 +103,7 @@ def _by_null(script: Script, record: RecordLayout, asked: Callable[[RecordLayout
     if null is True:
         return passed
     assert not isinstance(null, bool)
-    return Varying(null, partial(_chosen, passed, asked, record))
+    return VaryingLayout(null, partial(_chosen, passed, asked, record))
 
 
 def _chosen(

@@ -10,9 +10,9 @@ from tailrace.columns.logical import STRING
 from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import substituted
 from tailrace.errors import ConfigError
-from tailrace.records.layout import Computed, Constant, Node, RecordLayout, Struct
+from tailrace.records.layout import ComputedColumn, Constant, Node, RecordLayout, Struct
 from tailrace.records.nodes import ENVELOPE, is_envelope
-from tailrace.records.transform import Refused, Rewritten, Varying
+from tailrace.records.transform import RefusedRecord, Rewritten, VaryingLayout
 from tailrace.transforms.option_reader import OptionReader
 
 _MODES = ("none", "avro", "avro_unicode")
@@ -35,7 +35,7 @@ class ByLogicalTableRouter:
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         if not isinstance(record.topic, str):
-            return Varying(record.topic, lambda topic: self.rewrite(replace(record, topic=topic)))
+            return VaryingLayout(record.topic, lambda topic: self.rewrite(replace(record, topic=topic)))
         topic = substituted(compile_groups(self.regex), self.replacement, record.topic)
         if not topic:
             return record
@@ -51,7 +51,7 @@ class ByLogicalTableRouter:
 
     def _key(self, key: Node, topic: str, prefix: str) -> Node:
         if not isinstance(key, Struct):
-            raise Refused("ByLogicalTableRouter finds no struct in the key")
+            raise RefusedRecord("ByLogicalTableRouter finds no struct in the key")
         if self.field:
             name = substituted(compile_groups(self.field_regex), self.field_replacement, topic)
             key = key.with_part(self.field, Constant(topic if name is None else name, STRING))
@@ -63,9 +63,9 @@ def _renamed(row: Node, name: str) -> Node:
     match row:
         case Struct():
             return replace(row, name=name)
-        case Constant() | Computed():
+        case Constant() | ComputedColumn():
             return replace(row, type=replace(row.type, name=name))
-    raise Refused("ByLogicalTableRouter finds no rows in the event")
+    raise RefusedRecord("ByLogicalTableRouter finds no rows in the event")
 
 
 def by_logical_table_router(options: Mapping[str, str]) -> ByLogicalTableRouter:

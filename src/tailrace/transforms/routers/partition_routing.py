@@ -16,9 +16,9 @@ from tailrace.columns.logical import INT32, LogicalType
 from tailrace.formats.arrow import untyped
 from tailrace.kernels.buffers import Bytes, Offsets, text_buffers
 from tailrace.kernels.compiled import kernel
-from tailrace.records.layout import Computed, Node, RecordLayout, Struct
+from tailrace.records.layout import ComputedColumn, Node, RecordLayout, Struct
 from tailrace.records.nodes import as_optional, at, is_envelope, op_of
-from tailrace.records.transform import Refused
+from tailrace.records.transform import RefusedRecord
 from tailrace.transforms.option_reader import OptionReader
 from tailrace.values.decimals import unscaled
 
@@ -284,7 +284,7 @@ class PartitionRouting:
             return record
         dates = tuple(_is_date(node.type) for node in found)
         function = _Partition(self.partitions, self.function, dates)
-        made = Computed(tuple(found), function, INT32.with_optional(True))
+        made = ComputedColumn(tuple(found), function, INT32.with_optional(True))
         return replace(record, partition=made)
 
 
@@ -295,7 +295,9 @@ def _is_date(kind: LogicalType) -> bool:
 
 def _hashed(node: Node, path: tuple[str, ...]) -> Node:
     if not has_lasting_hash(node.type):
-        raise Refused(f"PartitionRouting cannot place records by {'.'.join(path)}, whose hash differs in each process")
+        raise RefusedRecord(
+            f"PartitionRouting cannot place records by {'.'.join(path)}, whose hash differs in each process"
+        )
     return as_optional(node)
 
 

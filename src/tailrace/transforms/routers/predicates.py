@@ -15,8 +15,8 @@ from tailrace.columns.logical import BOOLEAN
 from tailrace.config.expressions import Expression, compile_expression
 from tailrace.errors import ConfigError
 from tailrace.records.hypertables import Catalogue, Hypertables
-from tailrace.records.layout import Computed, Constant, Node, RecordLayout, Struct
-from tailrace.records.transform import Rewritten, Shared, Transform, Varying, by_distinct, routed
+from tailrace.records.layout import ComputedColumn, Constant, Node, RecordLayout, Struct
+from tailrace.records.transform import Rewritten, Shared, Transform, VaryingLayout, by_distinct, routed
 
 
 class Predicate(Protocol):
@@ -45,7 +45,7 @@ class TopicNameMatches:
     def of(self, record: RecordLayout) -> bool | Node:
         if isinstance(record.topic, str):
             return self.pattern.fullmatch(record.topic)
-        return Computed((record.topic,), partial(by_distinct, self.pattern.fullmatch, pa.bool_()), BOOLEAN)
+        return ComputedColumn((record.topic,), partial(by_distinct, self.pattern.fullmatch, pa.bool_()), BOOLEAN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def is_null(node: Node | None) -> bool | Node:
         return node.value is None
     if isinstance(node, Struct) or not node.type.optional:
         return False
-    return Computed((node,), pc.is_null, BOOLEAN)
+    return ComputedColumn((node,), pc.is_null, BOOLEAN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Conditional:
         answer = self.predicate.of(record)
         if isinstance(answer, bool):
             return self._by(record, answer)
-        return Varying(answer, partial(self._by, record))
+        return VaryingLayout(answer, partial(self._by, record))
 
     def shared(self, record: RecordLayout) -> Shared:
         """See records.transform.behind_delete."""

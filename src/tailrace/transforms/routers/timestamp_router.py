@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from tailrace.columns.logical import STRING
 from tailrace.errors import ConfigError
 from tailrace.formats.arrow import folded
-from tailrace.records.layout import Computed, Constant, RecordLayout
-from tailrace.records.transform import Refused, Rewritten
+from tailrace.records.layout import ComputedColumn, Constant, RecordLayout
+from tailrace.records.transform import RefusedRecord, Rewritten
 from tailrace.transforms.conversions.date_format import DateFormat
 from tailrace.transforms.option_reader import OptionReader
 
@@ -34,9 +34,9 @@ class TimestampRouter:
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         if record.timestamp is None:
-            raise Refused("TimestampRouter needs the time of the record, and it has none")
+            raise RefusedRecord("TimestampRouter needs the time of the record, and it has none")
         topic = Constant(record.topic, STRING) if isinstance(record.topic, str) else record.topic
-        made = Computed((topic, record.timestamp), partial(_named, self), STRING)
+        made = ComputedColumn((topic, record.timestamp), partial(_named, self), STRING)
         if isinstance(topic, Constant) and isinstance(record.timestamp, Constant):
             found = folded(made)
             assert isinstance(found, Constant)
@@ -47,7 +47,7 @@ class TimestampRouter:
 def _named(router: TimestampRouter, topics: pa.Array, times: pa.Array) -> pa.Array:
     missing = pc.index(pc.is_null(times), True).as_py()
     if missing >= 0:
-        raise Refused("TimestampRouter needs the time of the record, and it has none", missing)
+        raise RefusedRecord("TimestampRouter needs the time of the record, and it has none", missing)
     shown = router.timestamp_format.written(times)
     parts: list[pa.Array | str] = []
     for place, text in enumerate(router.topic_format.split(_TOPIC)):

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tailrace.columns.logical import STRING
 from tailrace.errors import ConfigError
 from tailrace.records.layout import (
-    Computed,
+    ComputedColumn,
     Constant,
     Header,
     Member,
@@ -23,7 +23,7 @@ from tailrace.records.layout import (
     Struct,
 )
 from tailrace.records.nodes import as_optional, at, is_envelope, op_of, with_defaults, with_headers
-from tailrace.records.transform import ANY_TOPIC, Refused, Rewritten, Shared, Varying
+from tailrace.records.transform import ANY_TOPIC, RefusedRecord, Rewritten, Shared, VaryingLayout
 from tailrace.transforms.option_reader import OptionReader
 
 _MODES = {
@@ -134,7 +134,7 @@ class ExtractNewRecordState:
         record, _ = self.shared(record)
         row = envelope.part("before" if op == "d" else "after")
         if row is None:
-            raise Refused(f"ExtractNewRecordState finds no field {'before' if op == 'd' else 'after'}")
+            raise RefusedRecord(f"ExtractNewRecordState finds no field {'before' if op == 'd' else 'after'}")
         return self._deleted(record, envelope, row) if op == "d" else self._changed(record, envelope, row)
 
     def shared(self, record: RecordLayout) -> Shared:
@@ -188,10 +188,12 @@ class ExtractNewRecordState:
             return record
         field = row.part(self.route_by)
         if field is None or field.type.connect != "string":
-            raise Refused(f"ExtractNewRecordState finds no column of text {self.route_by}, by which it is to route")
-        if isinstance(record.topic, Computed):
-            return replace(record, topic=Computed((field, record.topic), _Routed(None), STRING))
-        return replace(record, topic=Computed((field,), _Routed(record.topic), STRING))
+            raise RefusedRecord(
+                f"ExtractNewRecordState finds no column of text {self.route_by}, by which it is to route"
+            )
+        if isinstance(record.topic, ComputedColumn):
+            return replace(record, topic=ComputedColumn((field, record.topic), _Routed(None), STRING))
+        return replace(record, topic=ComputedColumn((field,), _Routed(record.topic), STRING))
 
     def _dropped(self, record: RecordLayout, envelope: Struct | None) -> Rewritten:
         """Return the record without the fields that its header names, then with the added fields of `envelope`."""
@@ -200,8 +202,8 @@ class ExtractNewRecordState:
             return self._without(record, (), envelope)
         if isinstance(header, Constant):
             return self._without(record, tuple(header.value or ()), envelope)
-        return Varying(
-            Computed((header,), _joined, STRING.with_optional(True)),
+        return VaryingLayout(
+            ComputedColumn((header,), _joined, STRING.with_optional(True)),
             lambda names: self._without(record, tuple((names or "").split(_PARTED)), envelope),
         )
 

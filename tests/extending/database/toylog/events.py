@@ -11,7 +11,7 @@ import pyarrow as pa
 from tailrace.columns import CapturedTransactions, ChangeBatch, Column, Image, Marker, TableId, TableSchema
 from tailrace.columns.logical import ABSENT
 from tailrace.events import column_plans
-from tailrace.events.captured import CapturedForm
+from tailrace.events.captured_form import CapturedForm
 from tailrace.events.column_plans import Types
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.record_assembly import to_rows

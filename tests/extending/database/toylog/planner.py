@@ -14,11 +14,11 @@ from tailrace.log.engine import LogEngine
 from tailrace.log.notifications import PendingNotifications
 from tailrace.log.reader import LogReader
 from tailrace.process.runtime import THREADS
-from tailrace.snapshot.incremental import Cursor, IncrementalSnapshot, Unusable
+from tailrace.snapshot.incremental import Cursor, IncrementalSnapshot, UnusableTable
 from tailrace.snapshot.pace import ReadingPace
 from tailrace.snapshot.progress import Progress
 from tailrace.snapshot.signals import Signal
-from tailrace.snapshot.windows import Found, Watermark, Window, Windows, WindowSource
+from tailrace.snapshot.windows import FoundChunks, Watermark, Window, Windows, WindowSource
 from toylog import database
 from toylog.database import Change, Row
 from toylog.events import ChangesTask
@@ -173,17 +173,17 @@ class ToyWindows(WindowSource[Line, int, Chunk, Line, Sequence[Change], ChangesT
     def view(self, at: Line, opened_at: int) -> AbstractContextManager[int]:
         return nullcontext(opened_at)
 
-    def next_chunks(self, view: int, state: IncrementalSnapshot, count: int) -> Found[Chunk]:
+    def next_chunks(self, view: int, state: IncrementalSnapshot, count: int) -> FoundChunks[Chunk]:
         table, cursor = state.current.table, state.cursor
         rows = database.tables(self._path, view).get(table)
         if rows is None or not self._captured(table):
-            raise Unusable("UNKNOWN_SCHEMA")
+            raise UnusableTable("UNKNOWN_SCHEMA")
         if cursor.maximum is None:
             cursor = replace(cursor, maximum=(str(max(rows)),) if rows else ())
         low, high = (int(key[0]) if key else 0 for key in (cursor.last, cursor.maximum))
         keys = [key for key in sorted(rows) if low < key <= high][: count * self._size]
         moved = Cursor((str(keys[-1]),), cursor.maximum, cursor.rows + len(keys)) if keys else cursor
-        return Found([(table, [rows[key] for key in keys])] if keys else [], moved, count)
+        return FoundChunks([(table, [rows[key] for key in keys])] if keys else [], moved, count)
 
     def locate(self, at: Line, closing: Watermark | None, closed_at: int) -> Line:
         return Line(closed_at)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tailrace.columns.logical import BOOLEAN, STRING
 from tailrace.errors import ConfigError
-from tailrace.records.layout import Computed, Constant, RecordLayout, Struct
+from tailrace.records.layout import ComputedColumn, Constant, RecordLayout, Struct
 from tailrace.records.transform import with_topic
 
 
@@ -42,7 +42,7 @@ class Rows:
             return record
         number, keep = row.part(self.field), record.keep
         if number is not None:
-            keep = Computed((number,), partial(at_least, self.least), BOOLEAN)
+            keep = ComputedColumn((number,), partial(at_least, self.least), BOOLEAN)
         value = replace(row, optional=False).with_part("__op", Constant(record.op, STRING))
         return replace(record, value=value, keep=keep)
 

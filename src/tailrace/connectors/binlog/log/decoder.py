@@ -19,12 +19,12 @@ from tailrace.columns import batch as columns
 from tailrace.columns.batch import Bytes, Flags, Int32s, Int64s
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors.binlog.log import charsets, document_kernels, row_kernels, value_kernels
-from tailrace.connectors.binlog.log.forms import BinlogTable, ColumnForm, Kind, RowForm
+from tailrace.connectors.binlog.log.forms import BinlogTable, ColumnForm, RowForm, ValueKind
 from tailrace.connectors.binlog.log.json_documents import updated_text
 from tailrace.connectors.binlog.log.plain_rows import parse_row
 from tailrace.connectors.binlog.log.plain_values import value_text
 from tailrace.connectors.binlog.log.position import BinlogBatch, Image, MixedSegment, Segment
-from tailrace.connectors.binlog.log.row_kernels import LACKING, NO_IMAGE, NULL, Places, Shapes, Together
+from tailrace.connectors.binlog.log.row_kernels import LACKING, NO_IMAGE, NULL, Shapes, TableGroup, ValuePlaces
 from tailrace.errors import DecodeError
 from tailrace.kernels.buffers import readonly
 from tailrace.log.rows.frames import check_offsets, frozen, pooled
@@ -48,11 +48,13 @@ def shapes(form: RowForm, images: tuple[Image, ...]) -> Shapes:
         flags([one.after for one in images]),
         frozen(np.array(has, np.uint8), np.uint8),
         frozen(np.array([one.width for one in form], np.int32), np.int32),
-        frozen(np.array([one.kind is Kind.JSON for one in form], np.uint8), np.uint8),
+        frozen(np.array([one.kind is ValueKind.JSON for one in form], np.uint8), np.uint8),
     )
 
 
-def located(data: Bytes, offsets: columns.Int64s, form: RowForm, image: Int32s, images: tuple[Image, ...]) -> Places:
+def located(
+    data: Bytes, offsets: columns.Int64s, form: RowForm, image: Int32s, images: tuple[Image, ...]
+) -> ValuePlaces:
     """Return where the values of rows lie; row i is `data[offsets[i]:offsets[i + 1]]`. Raises DecodeError."""
     data, offsets, image = frozen(data, np.uint8), frozen(offsets, np.int64), frozen(image, np.int32)
     if len(data) > LARGEST:
@@ -64,7 +66,7 @@ def located(data: Bytes, offsets: columns.Int64s, form: RowForm, image: Int32s, 
     old = np.empty((2, width * rows if used & 1 else 0), np.int32)
     new = np.empty((2, width * rows if used & 2 else 0), np.int32)
     differences = np.zeros(width * rows if used & 4 else 0, np.uint8)
-    places = Places(old[0], old[1], new[0], new[1], differences)
+    places = ValuePlaces(old[0], old[1], new[0], new[1], differences)
     good = row_kernels.locate(data, offsets, image, of, places)
     if good < rows:
         message = data[offsets[good] : offsets[good + 1]].tobytes()
@@ -121,7 +123,7 @@ def _statements(segment: Segment | MixedSegment) -> pa.Array | None:
 
 
 def _image(
-    table: BinlogTable, data: Bytes, starts: Int32s, lengths: Int32s, rows: int, partial: Places | None
+    table: BinlogTable, data: Bytes, starts: Int32s, lengths: Int32s, rows: int, partial: ValuePlaces | None
 ) -> columns.Image:
     width = len(table.form)
     present: Flags | None = lengths[:rows] != NO_IMAGE if width else None
@@ -133,7 +135,7 @@ def _image(
         is_lacking = sizes == LACKING
         unavailable.append(is_lacking if is_lacking.any() else None)
         try:
-            if partial is not None and form.kind is Kind.JSON and partial.differences[part].any():
+            if partial is not None and form.kind is ValueKind.JSON and partial.differences[part].any():
                 found.append(_updated(data, begins, sizes, partial, part))
             else:
                 found.append(texts(form, data, begins, sizes))
@@ -143,9 +145,9 @@ def _image(
     return columns.Image(None if present is None or present.all() else present, found, unavailable)
 
 
-def _updated(data: Bytes, starts: Int32s, lengths: Int32s, places: Places, part: slice) -> pa.Array:
+def _updated(data: Bytes, starts: Int32s, lengths: Int32s, places: ValuePlaces, part: slice) -> pa.Array:
     """Return documents; some of them are logged as differences to the documents before them."""
-    form = ColumnForm(Kind.JSON, -4)
+    form = ColumnForm(ValueKind.JSON, -4)
     found = texts(form, data, starts, np.where(places.differences[part] == 1, NULL, lengths).astype(np.int32))
     values = found.to_pylist()
     for row in np.flatnonzero(places.differences[part]):
@@ -180,7 +182,7 @@ def decode_together(segment: MixedSegment, places: Int32s, bounds: Int64s, width
     has = [bool(one.before) + 2 * bool(one.after) for one in by_row.images]
     sizes = [max(len(one.before), len(one.after)) for one in by_row.images]
     widths = [form.width for table in tables for form in table.form]
-    of = Together(
+    of = TableGroup(
         frozen(bounds, np.int64), frozen(places, np.int32), frozen(np.array(widths, np.int32), np.int32),
         frozen(np.cumsum([0, *sizes]), np.int64),
         frozen(_flags([one.before for one in by_row.images], sizes), np.uint8),
@@ -189,7 +191,7 @@ def decode_together(segment: MixedSegment, places: Int32s, bounds: Int64s, width
     )  # fmt: skip
     parts = of.has[by_row.image]
     kinds = int(np.bitwise_or.reduce(parts, initial=0))
-    found = Places(
+    found = ValuePlaces(
         np.empty(width * rows if kinds & 1 else 0, np.int32), np.full(width * rows if kinds & 1 else 0, NULL, np.int32),
         np.empty(width * rows if kinds & 2 else 0, np.int32), np.full(width * rows if kinds & 2 else 0, NULL, np.int32),
         np.zeros(0, np.uint8),
@@ -264,7 +266,7 @@ def texts(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s) -> pa.
     if not values:
         return pa.nulls(rows, pa.binary())
     starts, lengths = frozen(starts, np.int32), frozen(lengths, np.int32)
-    if form.kind in (Kind.FLOAT, Kind.FLOAT_AS_DOUBLE, Kind.DOUBLE):
+    if form.kind in (ValueKind.FLOAT, ValueKind.FLOAT_AS_DOUBLE, ValueKind.DOUBLE):
         return _floats(form, data, starts, lengths)
     writing = _WRITING.get(form.kind)
     found = None if writing is None else writing(form, data, starts, lengths, size, values)
@@ -357,7 +359,7 @@ def _datetimes(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, s
 
 
 def _timestamps(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, size: int, values: int) -> pa.Array:
-    old = int(form.kind is Kind.OLD_TIMESTAMP)
+    old = int(form.kind is ValueKind.OLD_TIMESTAMP)
     return _written(
         form, data, starts, lengths, values * 30,
         lambda out, offsets: value_kernels.timestamps(data, starts, lengths, form.meta, old, out, offsets),
@@ -403,7 +405,7 @@ def _known_labels(labels: tuple[str, ...]) -> tuple[Bytes, Int32s]:
 
 def _labels(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, size: int, values: int) -> pa.Array:
     known, bounds = _known_labels(form.labels)
-    is_set = form.kind is Kind.LABELS
+    is_set = form.kind is ValueKind.LABELS
     longest = int(bounds[-1]) + len(bounds) if is_set else int(np.diff(bounds).max(initial=0))
     write = value_kernels.label_sets if is_set else value_kernels.labels
     return _written(
@@ -442,19 +444,22 @@ def _documents(
 
 def _floats(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s) -> pa.Array:
     """Return the shortest texts of floating-point numbers."""
-    kind: npt.DTypeLike = "<f8" if form.kind is Kind.DOUBLE else "<f4"
+    kind: npt.DTypeLike = "<f8" if form.kind is ValueKind.DOUBLE else "<f4"
     out = np.empty(len(lengths) * form.width, np.uint8)
     value_kernels.gathered(data, starts, lengths, form.width, out)
     numbers = out.view(kind)
-    if form.kind is Kind.FLOAT_AS_DOUBLE:
+    if form.kind is ValueKind.FLOAT_AS_DOUBLE:
         numbers = numbers.astype("<f8")
     found = pa.array(numbers, mask=lengths < 0)
     return found.cast(pa.string()).cast(pa.binary())
 
 
-_WRITING: dict[Kind, _Writing] = {
-    Kind.INTEGER: _integers, Kind.DECIMAL: _decimals, Kind.YEAR: _years, Kind.DATE: _dates, Kind.TIME: _times,
-    Kind.DATETIME: _datetimes, Kind.TIMESTAMP: _timestamps, Kind.OLD_TIMESTAMP: _timestamps, Kind.TEXT: _texts,
-    Kind.BITS: _bytes, Kind.BYTES: _bytes, Kind.LABEL: _labels, Kind.LABELS: _labels, Kind.UUID: _uuids,
-    Kind.JSON: _documents,
+_WRITING: dict[ValueKind, _Writing] = {
+    ValueKind.INTEGER: _integers, ValueKind.DECIMAL: _decimals, ValueKind.YEAR: _years, ValueKind.DATE: _dates,
+    ValueKind.TIME: _times,
+    ValueKind.DATETIME: _datetimes, ValueKind.TIMESTAMP: _timestamps, ValueKind.OLD_TIMESTAMP: _timestamps,
+    ValueKind.TEXT: _texts,
+    ValueKind.BITS: _bytes, ValueKind.BYTES: _bytes, ValueKind.LABEL: _labels, ValueKind.LABELS: _labels,
+    ValueKind.UUID: _uuids,
+    ValueKind.JSON: _documents,
 }  # fmt: skip

@@ -27,7 +27,7 @@ MAGIC_BYTES = 4
 DAMAGED = "An event of the log has a wrong checksum: it was damaged on the way, or in the file."
 
 
-class Kind(IntEnum):
+class EventType(IntEnum):
     """Types of events that the reader knows."""
 
     QUERY = 2
@@ -80,16 +80,16 @@ class Kind(IntEnum):
 
 
 _CREATES = (
-    Kind.WRITE_ROWS_V0, Kind.WRITE_ROWS_V1, Kind.WRITE_ROWS, Kind.WRITE_ROWS_COMPRESSED_V1,
-    Kind.WRITE_ROWS_COMPRESSED,
+    EventType.WRITE_ROWS_V0, EventType.WRITE_ROWS_V1, EventType.WRITE_ROWS, EventType.WRITE_ROWS_COMPRESSED_V1,
+    EventType.WRITE_ROWS_COMPRESSED,
 )  # fmt: skip
 _UPDATES = (
-    Kind.UPDATE_ROWS_V0, Kind.UPDATE_ROWS_V1, Kind.UPDATE_ROWS, Kind.UPDATE_ROWS_COMPRESSED_V1,
-    Kind.UPDATE_ROWS_COMPRESSED, Kind.PARTIAL_UPDATE_ROWS,
+    EventType.UPDATE_ROWS_V0, EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS, EventType.UPDATE_ROWS_COMPRESSED_V1,
+    EventType.UPDATE_ROWS_COMPRESSED, EventType.PARTIAL_UPDATE_ROWS,
 )  # fmt: skip
 _DELETES = (
-    Kind.DELETE_ROWS_V0, Kind.DELETE_ROWS_V1, Kind.DELETE_ROWS, Kind.DELETE_ROWS_COMPRESSED_V1,
-    Kind.DELETE_ROWS_COMPRESSED,
+    EventType.DELETE_ROWS_V0, EventType.DELETE_ROWS_V1, EventType.DELETE_ROWS, EventType.DELETE_ROWS_COMPRESSED_V1,
+    EventType.DELETE_ROWS_COMPRESSED,
 )  # fmt: skip
 ROWS: dict[int, int] = {
     **dict.fromkeys(map(int, _CREATES), ord("c")), **dict.fromkeys(map(int, _UPDATES), ord("u")),
@@ -99,7 +99,9 @@ ROWS: dict[int, int] = {
 SECOND = frozenset((30, 31, 32, 39, 169, 170, 171))
 """Types of rows events with extra data before their rows."""
 COMPRESSED = frozenset(range(165, 172))
-STATEMENTS = frozenset((Kind.INTVAR, Kind.LOAD, Kind.RAND, Kind.USER_VAR, 7, 8, 9, 10, 11, 12, 17, 18))
+STATEMENTS = frozenset(
+    (EventType.INTVAR, EventType.LOAD, EventType.RAND, EventType.USER_VAR, 7, 8, 9, 10, 11, 12, 17, 18)
+)
 """Types of events of statements in STATEMENT format, which come before the statement or are it."""
 
 _P = ParamSpec("_P")
@@ -132,7 +134,7 @@ class Format:
     @property
     def table_id_bytes(self) -> int:
         """The bytes of a table's id in maps and rows."""
-        return 4 if len(self.lengths) >= Kind.TABLE_MAP and self.lengths[Kind.TABLE_MAP - 1] == 6 else 6
+        return 4 if len(self.lengths) >= EventType.TABLE_MAP and self.lengths[EventType.TABLE_MAP - 1] == 6 else 6
 
 
 @_understood
@@ -414,7 +416,7 @@ _ALL: dict[int, bytes] = {}
 @_understood
 def heartbeat(kind: int, body: bytes, end: int) -> tuple[str, int]:
     """Return the file and the position up to which the server has sent its log; `end` is the header's position."""
-    if kind == Kind.HEARTBEAT:
+    if kind == EventType.HEARTBEAT:
         return body.decode(), end
     at, file, position = 0, "", end
     while at < len(body):

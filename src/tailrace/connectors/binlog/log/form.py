@@ -10,11 +10,11 @@ from tailrace.columns import ChangeBatch, Image, Marker, TableSchema
 from tailrace.columns import Column as TableColumn
 from tailrace.columns.logical import INT32, INT64, STRING
 from tailrace.connectors.binlog.log.position import transactions_of
-from tailrace.connectors.binlog.values import declared
+from tailrace.connectors.binlog.values import declared_types
 from tailrace.connectors.binlog.values.conversions import plan_columns, plan_key
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import BlockRecords, ChangePlace, PlainSource
-from tailrace.records.columns import Same
+from tailrace.records.columns import SharedValue
 from tailrace.records.layout import TRANSACTION, Column, Constant, Member, Node
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.json_text import dumps
@@ -49,13 +49,13 @@ class _BinlogBlock:
         self.parts, self.records = parts, records
         batch, count = parts.batch, records.high - records.low
         query = getattr(batch, "query", None)
-        self._values: dict[str, pa.Array | Same] = parts.of_transactions | {
+        self._values: dict[str, pa.Array | SharedValue] = parts.of_transactions | {
             "pos": pa.array(batch.lsn[records.low : records.high]),
-            "row": Same(0) if batch.serial is None else cast(pa.Array, batch.serial).slice(records.low, count),
-            "query": Same(None) if query is None else query.slice(records.low, count),
+            "row": SharedValue(0) if batch.serial is None else cast(pa.Array, batch.serial).slice(records.low, count),
+            "query": SharedValue(None) if query is None else query.slice(records.low, count),
         }
 
-    def values(self, name: str) -> pa.Array | Same:
+    def values(self, name: str) -> pa.Array | SharedValue:
         return self._values[name]
 
     def positions(self) -> pa.Array:
@@ -102,7 +102,7 @@ class BinlogForm:
         return frozenset(column.name for column in table.columns if column.name and column.filled)
 
     def is_text(self, column: TableColumn) -> bool:
-        return declared.is_text(column)
+        return declared_types.is_text(column)
 
     def parts(self, batch: ChangeBatch, settings: EventSettings) -> _BinlogParts:
         return _BinlogParts(batch)

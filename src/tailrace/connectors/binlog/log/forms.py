@@ -15,7 +15,7 @@ from tailrace.connectors.binlog.schema.table_map import TableMap, Type
 from tailrace.errors import DecodeError
 
 
-class Kind(IntEnum):
+class ValueKind(IntEnum):
     """Kinds of values by their bytes in a row."""
 
     INTEGER = 0
@@ -56,7 +56,7 @@ class ColumnForm:
     those of ENUM and SET, in UTF-8.
     """
 
-    kind: Kind
+    kind: ValueKind
     width: int
     meta: int = 0
     charset: str = ""
@@ -91,11 +91,15 @@ _FIXED = {
     Type.YEAR: 1, Type.DATE: 3, Type.NEWDATE: 3, Type.TIME: 3, Type.DATETIME: 8, Type.TIMESTAMP: 4, Type.NULL: 0,
 }  # fmt: skip
 _OLD = {
-    Type.TIME: Kind.OLD_TIME, Type.DATETIME: Kind.OLD_DATETIME, Type.TIMESTAMP: Kind.OLD_TIMESTAMP,
-    Type.YEAR: Kind.YEAR, Type.DATE: Kind.DATE, Type.NEWDATE: Kind.DATE, Type.NULL: Kind.NOTHING,
+    Type.TIME: ValueKind.OLD_TIME, Type.DATETIME: ValueKind.OLD_DATETIME, Type.TIMESTAMP: ValueKind.OLD_TIMESTAMP,
+    Type.YEAR: ValueKind.YEAR, Type.DATE: ValueKind.DATE, Type.NEWDATE: ValueKind.DATE, Type.NULL: ValueKind.NOTHING,
 }  # fmt: skip
 # bytes before the fraction
-_FRACTIONAL = {Type.TIME2: (Kind.TIME, 3), Type.DATETIME2: (Kind.DATETIME, 5), Type.TIMESTAMP2: (Kind.TIMESTAMP, 4)}
+_FRACTIONAL = {
+    Type.TIME2: (ValueKind.TIME, 3),
+    Type.DATETIME2: (ValueKind.DATETIME, 5),
+    Type.TIMESTAMP2: (ValueKind.TIMESTAMP, 4),
+}
 _BLOBS = (Type.BLOB, Type.TINY_BLOB, Type.MEDIUM_BLOB, Type.LONG_BLOB)
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
@@ -132,44 +136,44 @@ def column_form(given: TableMap, place: int, column: Column) -> ColumnForm:
     name = column.type_name.lower()
     if kind in (Type.TINY, Type.SHORT, Type.INT24, Type.LONG, Type.LONGLONG):
         said = given.unsigned[place]
-        return ColumnForm(Kind.INTEGER, width, int(_is_unsigned(name) if said is None else said))
+        return ColumnForm(ValueKind.INTEGER, width, int(_is_unsigned(name) if said is None else said))
     if kind is Type.FLOAT:
-        return ColumnForm(Kind.FLOAT_AS_DOUBLE if re.match(r"float\(\d+,", name) else Kind.FLOAT, width)
+        return ColumnForm(ValueKind.FLOAT_AS_DOUBLE if re.match(r"float\(\d+,", name) else ValueKind.FLOAT, width)
     if kind is Type.DOUBLE:
-        return ColumnForm(Kind.DOUBLE, width)
+        return ColumnForm(ValueKind.DOUBLE, width)
     if kind is Type.NEWDECIMAL:
-        return ColumnForm(Kind.DECIMAL, width, meta)
+        return ColumnForm(ValueKind.DECIMAL, width, meta)
     if kind in _FRACTIONAL:
         return ColumnForm(_FRACTIONAL[kind][0], width, meta)
     if kind in _OLD:
         return ColumnForm(_OLD[kind], width)
     if kind is Type.BIT:
-        return ColumnForm(Kind.BITS, width)
+        return ColumnForm(ValueKind.BITS, width)
     if kind in (Type.ENUM, Type.SET):
-        return ColumnForm(Kind.LABEL if kind is Type.ENUM else Kind.LABELS, width, labels=column.enum_labels)
+        return ColumnForm(ValueKind.LABEL if kind is Type.ENUM else ValueKind.LABELS, width, labels=column.enum_labels)
     if kind is Type.JSON:
-        return ColumnForm(Kind.JSON, width)
+        return ColumnForm(ValueKind.JSON, width)
     if kind is Type.VECTOR or name.startswith("vector"):
-        return ColumnForm(Kind.VECTOR, width)
+        return ColumnForm(ValueKind.VECTOR, width)
     if kind is Type.GEOMETRY:
-        return ColumnForm(Kind.BYTES, width)
+        return ColumnForm(ValueKind.BYTES, width)
     return _text_form(kind, meta, width, name)
 
 
 def _text_form(kind: Type, meta: int, width: int, name: str) -> ColumnForm:
     first = re.split(r"[^a-z0-9]", name, maxsplit=1)[0]
-    special = {"uuid": (Kind.UUID, 16), "inet4": (Kind.INET4, 4), "inet6": (Kind.INET6, 16)}.get(first)
+    special = {"uuid": (ValueKind.UUID, 16), "inet4": (ValueKind.INET4, 4), "inet6": (ValueKind.INET6, 16)}.get(first)
     if special is not None:
         return ColumnForm(special[0], width, special[1])
     found = _CHARSET.search(name)
     charset = found[1] if found else "binary"
     if kind in (Type.BLOB_COMPRESSED, Type.VARCHAR_COMPRESSED):
         is_text = charset != "binary"
-        return ColumnForm(Kind.COMPRESSED_TEXT if is_text else Kind.COMPRESSED_BYTES, width, charset=charset)
+        return ColumnForm(ValueKind.COMPRESSED_TEXT if is_text else ValueKind.COMPRESSED_BYTES, width, charset=charset)
     if charset != "binary":
-        return ColumnForm(Kind.TEXT, width, charset=charset)
+        return ColumnForm(ValueKind.TEXT, width, charset=charset)
     # a BINARY comes without its trailing zeros
-    return ColumnForm(Kind.BYTES, width, meta if kind is Type.STRING else 0)
+    return ColumnForm(ValueKind.BYTES, width, meta if kind is Type.STRING else 0)
 
 
 def _is_unsigned(name: str) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 from tailrace.columns.batch import Bytes, Int32s, Int64s
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.binlog.log import events, row_kernels
-from tailrace.connectors.binlog.log.events import HEADER, HEADER_BYTES, Format, Gtid, Kind, Query
+from tailrace.connectors.binlog.log.events import HEADER, HEADER_BYTES, EventType, Format, Gtid, Query
 from tailrace.connectors.binlog.log.forms import BinlogTable, formed, width_of
 from tailrace.connectors.binlog.log.gtids import MariadbGtids, MysqlGtids
 from tailrace.connectors.binlog.log.indexed_run import BEGIN, BOUNDARY, END, SCHEMA_CHANGE, IndexedRun, Rows
@@ -60,9 +60,11 @@ _HEAD_BYTES = 4096
 
 
 # what a server may send before the format of a file
-_BEFORE_FORMAT = frozenset((Kind.ROTATE, Kind.HEARTBEAT, Kind.HEARTBEAT_V2))
+_BEFORE_FORMAT = frozenset((EventType.ROTATE, EventType.HEARTBEAT, EventType.HEARTBEAT_V2))
 # what a transaction begins with
-_BEGINS = frozenset((Kind.QUERY, Kind.GTID, Kind.ANONYMOUS_GTID, Kind.GTID_TAGGED, Kind.MARIADB_GTID))
+_BEGINS = frozenset(
+    (EventType.QUERY, EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID)
+)
 
 
 class Tables(Protocol):
@@ -84,7 +86,7 @@ class Tables(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class IndexerState:
     """State of an indexer after the last run that was kept.
 
     `executed` are the transactions up to `position`; `counts` the events by table of the transaction that the position
@@ -102,7 +104,7 @@ class IndexedStep(contracts.Step[BinlogPosition, Rows]):
     """An indexed run, and the indexer's state once it is kept."""
 
     run: IndexedRun
-    after: Reached
+    after: IndexerState
 
 
 @dataclass(slots=True)
@@ -237,7 +239,7 @@ class Unfinished(NamedTuple):
     changes: Callable[[], int]
 
 
-class Replaced(PositionLost):
+class LogReplaced(PositionLost):
     """The log is another one than the one that was read before."""
 
 
@@ -282,7 +284,7 @@ class Indexer:
         self._prepared: dict[bytes, _Prepared] = {}
         self._open: _Transaction | None = None
         self._replay: _Aside | None = None
-        self.reached = Reached(position, self._set(position.gtids))
+        self.reached = IndexerState(position, self._set(position.gtids))
         self.reset(position, False)
 
     def _set(self, text: str) -> MysqlGtids | MariadbGtids:
@@ -414,7 +416,7 @@ class Indexer:
         if length != end - begin:
             raise DecodeError(f"An event of the log says that it has {length} bytes, and {end - begin} were sent.")
         stop = end
-        if kind == Kind.FORMAT_DESCRIPTION:
+        if kind == EventType.FORMAT_DESCRIPTION:
             self._format = events.format_description(bytes(buffer[begin:end]))
         if not self._format.lengths:
             if kind not in _BEFORE_FORMAT:
@@ -428,16 +430,16 @@ class Indexer:
             given = int.from_bytes(buffer[stop:end], "little")
             mark = zlib.crc32(memoryview(buffer)[begin:stop])
             # that of a format has been compared
-            if mark != given and kind != Kind.FORMAT_DESCRIPTION:
+            if mark != given and kind != EventType.FORMAT_DESCRIPTION:
                 raise DecodeError(events.DAMAGED)
         else:
             mark = 0
         start = self._passed_over(kind, length, behind, flags)
-        if kind == Kind.XID:
+        if kind == EventType.XID:
             self._end(seconds)
         elif kind in events.ROWS:
             self._rows(buffer, begin + HEADER_BYTES, stop, kind)
-        elif kind == Kind.TABLE_MAP:
+        elif kind == EventType.TABLE_MAP:
             size = self._format.table_id_bytes
             body = bytes(buffer[begin + HEADER_BYTES : stop])
             self._maps[int.from_bytes(body[:size], "little")] = body[size:]
@@ -460,8 +462,8 @@ class Indexer:
 
         An event may say where it ends, in 32 bits. Events of MariaDB within a transaction need not.
         """
-        is_made_up = flags & events.ARTIFICIAL or kind in (Kind.HEARTBEAT, Kind.HEARTBEAT_V2)
-        if is_made_up or (kind in (Kind.FORMAT_DESCRIPTION, Kind.GTID_LIST) and not behind):
+        is_made_up = flags & events.ARTIFICIAL or kind in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2)
+        if is_made_up or (kind in (EventType.FORMAT_DESCRIPTION, EventType.GTID_LIST) and not behind):
             return self._at
         expected = self._at + length
         if behind:
@@ -479,36 +481,36 @@ class Indexer:
         return self._at - length
 
     def _other(self, kind: int, body: bytes, header: _Header) -> None:
-        if kind == Kind.QUERY:
+        if kind == EventType.QUERY:
             self._query(events.query(body), header)
-        elif kind == Kind.QUERY_COMPRESSED:
+        elif kind == EventType.QUERY_COMPRESSED:
             self._query(events.query(body, True), header)
-        elif kind == Kind.GTID:
+        elif kind == EventType.GTID:
             self._begin(events.gtid(body), header)
-        elif kind == Kind.MARIADB_GTID:
+        elif kind == EventType.MARIADB_GTID:
             self._begin(events.mariadb_gtid(body, header.server_id), header)
-        elif kind == Kind.ANONYMOUS_GTID:
+        elif kind == EventType.ANONYMOUS_GTID:
             self._begin(Gtid(), header)
-        elif kind == Kind.GTID_TAGGED:
+        elif kind == EventType.GTID_TAGGED:
             self._begin(events.tagged_gtid(body), header)
-        elif kind in (Kind.ROWS_QUERY, Kind.ANNOTATE_ROWS):
+        elif kind in (EventType.ROWS_QUERY, EventType.ANNOTATE_ROWS):
             if self._with_statements and self._open is not None:
-                text = body[1:] if kind == Kind.ROWS_QUERY else body
+                text = body[1:] if kind == EventType.ROWS_QUERY else body
                 self._open.statement = self._statement_place(text)
-        elif kind == Kind.ROTATE:
+        elif kind == EventType.ROTATE:
             self._rotate(body, header)
-        elif kind == Kind.FORMAT_DESCRIPTION:
+        elif kind == EventType.FORMAT_DESCRIPTION:
             self._maps.clear()
             if self._format.is_file_start and self._open is not None and self._open.has_rows:
                 raise self._unfinished()
-        elif kind == Kind.TRANSACTION_PAYLOAD:
+        elif kind == EventType.TRANSACTION_PAYLOAD:
             self._payload(events.payload(body), header)
-        elif kind == Kind.XA_PREPARE:
+        elif kind == EventType.XA_PREPARE:
             one_phase, xid = events.xa_prepare(body)
             self._prepare(one_phase, _xid(xid), header)
-        elif kind in (Kind.HEARTBEAT, Kind.HEARTBEAT_V2):
+        elif kind in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2):
             self._heartbeat(*events.heartbeat(kind, body, header.behind))
-        elif kind == Kind.INCIDENT:
+        elif kind == EventType.INCIDENT:
             raise PositionLost(
                 f"The server says that events are missing in its log at {self._file}:{header.start} (INCIDENT).",
                 "Delete the checkpoint to start again with a snapshot.",
@@ -555,7 +557,8 @@ class Indexer:
         return one
 
     def _check(self, one: _Transaction) -> None:
-        """Raise Replaced if the first transaction, or the one of the position, is not the one that was read before."""
+        """Raise LogReplaced if the first transaction, or the one of the position, is not the one that was read
+        before."""
         if self._by_id:
             return
         position = self._position
@@ -568,10 +571,10 @@ class Indexer:
         if at_position and position.mark and one.mark != position.mark:
             raise self.replaced()
 
-    def replaced(self) -> Replaced:
+    def replaced(self) -> LogReplaced:
         """Return the error for a log that is not the one that was read before."""
         position = self._position
-        return Replaced(
+        return LogReplaced(
             f"The server's log has another transaction at {position.file}:{position.start} than the one that was read "
             "there: the log was begun anew (RESET MASTER), or the server was restored or replaced.",
             "Delete the checkpoint to start again with a snapshot.",
@@ -848,7 +851,7 @@ class Indexer:
     def _shape(self, form: _Form, kind: int, before: bytes, after: bytes) -> tuple[int, int]:
         """Return the places of a shape and of an image."""
         given = form.given
-        is_partial = kind == Kind.PARTIAL_UPDATE_ROWS
+        is_partial = kind == EventType.PARTIAL_UPDATE_ROWS
         widths = [width_of(of, meta) for of, meta in zip(given.types, given.meta, strict=True)]
         first = [width for width, there in zip(widths, before, strict=False) if there]
         second = [width for width, there in zip(widths, after, strict=False) if there]
@@ -881,11 +884,11 @@ class Indexer:
             if length < HEADER_BYTES or end > size:
                 raise DecodeError("A compressed transaction of the log ends within an event.")
             begin = at + HEADER_BYTES
-            if kind == Kind.XID:
+            if kind == EventType.XID:
                 self._end(seconds)
             elif kind in events.ROWS:
                 self._rows(data, begin, end, kind)
-            elif kind == Kind.TABLE_MAP:
+            elif kind == EventType.TABLE_MAP:
                 self._maps[int.from_bytes(data[begin : begin + 6], "little")] = data[begin + 6 : end]
             else:
                 self._other(kind, data[begin:end], replace(header, seconds=seconds, server_id=server_id))
@@ -997,7 +1000,7 @@ class Indexer:
             self._open.counted = counted
         waits = before.position.consumed is not None or (found and found[0].is_cut)
         is_wanted = bool(len(run) or (waits and len(ended)))
-        after = Reached(
+        after = IndexerState(
             run.leads_to(before.position), self._base.copy(), {} if numbered is None else numbered.still_open,
             before.unchanged + idle,
         )  # fmt: skip

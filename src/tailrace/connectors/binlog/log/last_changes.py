@@ -10,7 +10,7 @@ import numpy as np
 from tailrace.columns.batch import Bytes, Flags, Int32s, Int64s
 from tailrace.connectors.binlog.log.forms import BinlogTable
 from tailrace.connectors.binlog.log.position import BinlogTransactions, RowPlaces
-from tailrace.connectors.binlog.log.row_kernels import LACKING, NO_IMAGE, NULL, Places, UInt64s, hash_keys
+from tailrace.connectors.binlog.log.row_kernels import LACKING, NO_IMAGE, NULL, UInt64s, ValuePlaces, hash_keys
 from tailrace.errors import DecodeError
 from tailrace.kernels.compiled import kernel
 from tailrace.log.rows import frames
@@ -93,7 +93,14 @@ def standing(
 
 @kernel
 def _mark(
-    data: Bytes, sizes: Int64s, indexes: Int32s, places: Places, hashes: UInt64s, most: Int, keys: _Keys, stays: Flags
+    data: Bytes,
+    sizes: Int64s,
+    indexes: Int32s,
+    places: ValuePlaces,
+    hashes: UInt64s,
+    most: Int,
+    keys: _Keys,
+    stays: Flags,
 ) -> None:
     """Clear the marks of changes that a later one makes superfluous, from the last row to the first."""
     rows = len(sizes)

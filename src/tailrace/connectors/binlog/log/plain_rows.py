@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from tailrace.connectors.binlog.log.forms import ColumnForm, Kind, RowForm
+from tailrace.connectors.binlog.log.forms import ColumnForm, RowForm, ValueKind
 from tailrace.connectors.binlog.log.plain_values import value_text
 from tailrace.connectors.binlog.log.position import Image
 from tailrace.connectors.binlog.schema.table_map import packed
@@ -15,14 +15,14 @@ PARTIAL_JSON = 1
 """The bit of the options before an after image that says that JSON values may be differences."""
 
 
-class Lacking(Enum):
+class MissingValue(Enum):
     """A value that an image does not carry."""
 
     LACKING = 0
 
 
-LACKING = Lacking.LACKING
-Value = bytes | None | Lacking
+LACKING = MissingValue.LACKING
+Value = bytes | None | MissingValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def _differences(message: bytes, at: int, form: RowForm, image: Image) -> tuple[
         raise DecodeError("A row of the log ends within its options.", at) from None
     if not options & PARTIAL_JSON:
         return (), at
-    documents = [place for place, one in enumerate(form) if one.kind is Kind.JSON]
+    documents = [place for place, one in enumerate(form) if one.kind is ValueKind.JSON]
     size = (len(documents) + 7) // 8
     bits = message[at : at + size]
     if len(bits) != size:

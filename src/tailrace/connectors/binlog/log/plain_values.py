@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable
 
 from tailrace.connectors.binlog.log.charsets import text_of
-from tailrace.connectors.binlog.log.forms import ColumnForm, Kind
+from tailrace.connectors.binlog.log.forms import ColumnForm, ValueKind
 from tailrace.connectors.binlog.log.json_documents import document_text
 from tailrace.connectors.binlog.log.packed_values import date_text, datetime_text, decimal_text
 from tailrace.errors import DecodeError
@@ -193,12 +193,16 @@ def _compressed_bytes(form: ColumnForm, data: bytes) -> bytes:
     return b"\\x" + decompressed(data).hex().encode()
 
 
-_TEXTS: dict[Kind, Callable[[ColumnForm, bytes], bytes]] = {
-    Kind.INTEGER: _integer, Kind.FLOAT: _float, Kind.FLOAT_AS_DOUBLE: _wide_float, Kind.DOUBLE: _double,
-    Kind.DECIMAL: _decimal, Kind.YEAR: _year, Kind.DATE: _date, Kind.TIME: _time, Kind.DATETIME: _datetime,
-    Kind.TIMESTAMP: _timestamp, Kind.OLD_TIME: _old_time, Kind.OLD_DATETIME: _old_datetime,
-    Kind.OLD_TIMESTAMP: _old_timestamp, Kind.BITS: _bytes, Kind.TEXT: _text, Kind.BYTES: _bytes, Kind.LABEL: _label,
-    Kind.LABELS: _labels, Kind.JSON: _json, Kind.VECTOR: _vector, Kind.UUID: _uuid, Kind.INET4: _inet4,
-    Kind.INET6: _inet6, Kind.COMPRESSED_TEXT: _compressed_text, Kind.COMPRESSED_BYTES: _compressed_bytes,
-    Kind.NOTHING: lambda form, data: b"",
+_TEXTS: dict[ValueKind, Callable[[ColumnForm, bytes], bytes]] = {
+    ValueKind.INTEGER: _integer, ValueKind.FLOAT: _float, ValueKind.FLOAT_AS_DOUBLE: _wide_float,
+    ValueKind.DOUBLE: _double,
+    ValueKind.DECIMAL: _decimal, ValueKind.YEAR: _year, ValueKind.DATE: _date, ValueKind.TIME: _time,
+    ValueKind.DATETIME: _datetime,
+    ValueKind.TIMESTAMP: _timestamp, ValueKind.OLD_TIME: _old_time, ValueKind.OLD_DATETIME: _old_datetime,
+    ValueKind.OLD_TIMESTAMP: _old_timestamp, ValueKind.BITS: _bytes, ValueKind.TEXT: _text, ValueKind.BYTES: _bytes,
+    ValueKind.LABEL: _label,
+    ValueKind.LABELS: _labels, ValueKind.JSON: _json, ValueKind.VECTOR: _vector, ValueKind.UUID: _uuid,
+    ValueKind.INET4: _inet4,
+    ValueKind.INET6: _inet6, ValueKind.COMPRESSED_TEXT: _compressed_text, ValueKind.COMPRESSED_BYTES: _compressed_bytes,
+    ValueKind.NOTHING: lambda form, data: b"",
 }  # fmt: skip

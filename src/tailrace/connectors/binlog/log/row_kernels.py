@@ -23,7 +23,7 @@ _MIX_1, _MIX_2 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 _MIX_SHIFT = np.uint64(33)
 
 
-class Places(NamedTuple):
+class ValuePlaces(NamedTuple):
     """The places of values in rows, column by column.
 
     `old_starts` and `old_lengths` are those of the old images, `starts` and `lengths` those of the new ones.
@@ -189,7 +189,7 @@ def locate_image(
 
 
 @kernel
-def locate(data: Bytes, offsets: Int64s, image: Int32s, shapes: Shapes, places: Places) -> int:
+def locate(data: Bytes, offsets: Int64s, image: Int32s, shapes: Shapes, places: ValuePlaces) -> int:
     """Find the values of all rows; return the number of rows before the first wrong one.
 
     The arrays of `places` have an element for each column and row, column by column; those of an image that no row has
@@ -238,7 +238,7 @@ def locate(data: Bytes, offsets: Int64s, image: Int32s, shapes: Shapes, places: 
     return rows
 
 
-class Together(NamedTuple):
+class TableGroup(NamedTuple):
     """The images and columns of several tables, as `locate_together` takes them.
 
     The columns of table n are those from `bounds[n]` on, and `places` has where a column's values go, -1: nowhere.
@@ -262,7 +262,7 @@ def spread_image(
     at: Int,
     end: Int,
     present: Bytes,
-    of: Together,
+    of: TableGroup,
     table: Int,
     image: Int,
     starts: Int32s,
@@ -308,7 +308,9 @@ def spread_image(
 
 
 @kernel
-def locate_together(data: Bytes, offsets: Int64s, table: Int32s, image: Int32s, of: Together, places: Places) -> int:
+def locate_together(
+    data: Bytes, offsets: Int64s, table: Int32s, image: Int32s, of: TableGroup, places: ValuePlaces
+) -> int:
     """Find the values of rows of several tables; return the number of rows before the first wrong one.
 
     The arrays of `places` have an element for each place of the columns and each row, place by place, and come with
@@ -331,7 +333,7 @@ def locate_together(data: Bytes, offsets: Int64s, table: Int32s, image: Int32s, 
 
 
 @kernel
-def hash_keys(data: Bytes, keys: Int32s, rows: int, places: Places, hashes: UInt64s, moved: Flags) -> None:
+def hash_keys(data: Bytes, keys: Int32s, rows: int, places: ValuePlaces, hashes: UInt64s, moved: Flags) -> None:
     """Write a hash of each row's key, and whether the row moves to another key or its key is not wholly known."""
     old_starts, old_lengths = places.old_starts, places.old_lengths
     starts, lengths = places.starts, places.lengths
@@ -368,7 +370,7 @@ def hash_keys(data: Bytes, keys: Int32s, rows: int, places: Places, hashes: UInt
 
 
 @kernel
-def compare_images(data: Bytes, compared: Int32s, rows: int, places: Places, same: Flags) -> None:
+def compare_images(data: Bytes, compared: Int32s, rows: int, places: ValuePlaces, same: Flags) -> None:
     """Mark the rows in which no compared column changes. A value that an image does not carry has not changed."""
     old_starts, old_lengths = places.old_starts, places.old_lengths
     starts, lengths, differences = places.starts, places.lengths, places.differences

@@ -11,7 +11,7 @@ import numpy as np
 from tailrace.columns.batch import Bytes, ChangeBatch, Flags, Int32s, Int64s
 from tailrace.columns.table import Column, TableSchema
 from tailrace.connectors.binlog.log import row_kernels
-from tailrace.connectors.binlog.log.forms import BinlogTable, Kind
+from tailrace.connectors.binlog.log.forms import BinlogTable, ValueKind
 from tailrace.connectors.binlog.log.plain_rows import parse_row
 from tailrace.connectors.binlog.log.position import BinlogTransactions, MixedSegment, RowPlaces, Segment
 from tailrace.events.mapping import ChangePlace, SourceForm
@@ -19,13 +19,14 @@ from tailrace.log.rows import frames
 from tailrace.log.rows.segment import RowRun
 
 if TYPE_CHECKING:
-    from tailrace.connectors.binlog.log.row_kernels import Places
+    from tailrace.connectors.binlog.log.row_kernels import ValuePlaces
 
 # Kinds of which two values with different bytes are two values in events, too.
 _KINDS = frozenset(
     (
-        Kind.INTEGER, Kind.DECIMAL, Kind.YEAR, Kind.DATE, Kind.TIME, Kind.DATETIME, Kind.TIMESTAMP, Kind.TEXT,
-        Kind.BYTES, Kind.LABEL, Kind.LABELS, Kind.UUID,
+        ValueKind.INTEGER, ValueKind.DECIMAL, ValueKind.YEAR, ValueKind.DATE, ValueKind.TIME, ValueKind.DATETIME,
+        ValueKind.TIMESTAMP, ValueKind.TEXT,
+        ValueKind.BYTES, ValueKind.LABEL, ValueKind.LABELS, ValueKind.UUID,
     )
 )  # fmt: skip
 
@@ -45,7 +46,7 @@ class BinlogRowLog:
         assert isinstance(table, BinlogTable)
         form = table.form[table.index(column.name)]
         # dates that no calendar has become one value, numbers beyond 64 bits wrap
-        is_zero = form.kind in (Kind.YEAR, Kind.DATE, Kind.TIME, Kind.DATETIME, Kind.TIMESTAMP)
+        is_zero = form.kind in (ValueKind.YEAR, ValueKind.DATE, ValueKind.TIME, ValueKind.DATETIME, ValueKind.TIMESTAMP)
         return form if form.kind in _KINDS and not is_zero else None
 
     def key_hashes(
@@ -94,7 +95,7 @@ def place(transactions: BinlogTransactions, number: int, pos: int) -> ChangePlac
     return ChangePlace(f"{file}:{pos}", begun, transactions.position(number), transactions.id(number))
 
 
-def _located(data: Bytes, offsets: Int64s, by_row: RowPlaces, table: BinlogTable) -> Places:
+def _located(data: Bytes, offsets: Int64s, by_row: RowPlaces, table: BinlogTable) -> ValuePlaces:
     from tailrace.connectors.binlog.log.decoder import located
 
     return located(data, offsets, table.form, by_row.image, by_row.images)

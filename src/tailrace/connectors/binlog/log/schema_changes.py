@@ -14,7 +14,7 @@ from tailrace.connectors.binlog.schema.catalog import Created, Database, quoted
 from tailrace.connectors.binlog.schema.changes import SchemaRecord, TableChange, record, record_of
 from tailrace.connectors.binlog.schema.definition import ColumnDefinition, Default, Name, TableDefinition
 from tailrace.connectors.binlog.schema.tables import column_of
-from tailrace.connectors.binlog.values import declared
+from tailrace.connectors.binlog.values import declared_types
 from tailrace.events import names
 from tailrace.events.control_records import Single, single_rows
 from tailrace.events.envelope import marker_text
@@ -175,13 +175,13 @@ def _column(column: ColumnDefinition, place: int, comments: bool) -> dict[str, A
     known = column_of(column)
     return {
         "name": column.name,
-        "jdbcType": declared.jdbc_type(known),
+        "jdbcType": declared_types.jdbc_type(known),
         "nativeType": None,
         "typeName": column.words,
         "typeExpression": column.words,
         "charsetName": None if column.base == "JSON" else column.charset,
-        "length": declared.shown_length(known),
-        "scale": declared.shown_scale(known),
+        "length": declared_types.shown_length(known),
+        "scale": declared_types.shown_scale(known),
         "position": place,
         "optional": column.nullable,
         "autoIncremented": column.automatic,

@@ -16,7 +16,7 @@ from tailrace.columns.table import TableSchema
 from tailrace.connectors.binlog.debezium_offset import DebeziumOffset
 from tailrace.connectors.binlog.log import events
 from tailrace.connectors.binlog.log.dump import Dump, ServerRefused
-from tailrace.connectors.binlog.log.events import HEADER, Kind
+from tailrace.connectors.binlog.log.events import HEADER, EventType
 from tailrace.connectors.binlog.log.faults import refused
 from tailrace.connectors.binlog.log.gtids import MariadbGtids, MysqlGtids
 from tailrace.connectors.binlog.log.identity import ServerIdentity
@@ -126,7 +126,7 @@ def _within(
             for begin, end in spans:
                 kind = HEADER.unpack_from(buffer, begin)[1]
                 one = indexer.unfinished
-                seen += one is not None and (kind != Kind.ANNOTATE_ROWS or has_statements)
+                seen += one is not None and (kind != EventType.ANNOTATE_ROWS or has_statements)
                 if one is not None and seen == offset.events and kind in events.ROWS and _is_place(one, offset):
                     consumed = one.changes() + offset.rows
                     return replace(behind, start=one.start, consumed=consumed, gtid=one.gtid)

@@ -39,7 +39,7 @@ from tailrace.connectors.binlog.schema.ddl.statements import (
     DatabaseChange,
     DropTables,
     IndexChange,
-    Other,
+    OtherStatement,
     Parsed,
     RenameTables,
     TruncateTable,
@@ -199,7 +199,7 @@ def _every(database: str, table: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class FollowRules:
     """Rules by which Definitions follow the log.
 
     - `rereads` (on.unknown.ddl): the catalog is asked for a table in doubt, too, though the log names no columns.
@@ -215,7 +215,7 @@ class Following:
     unknown_rows: str = "fail"
 
 
-FOLLOWING = Following()
+FOLLOWING = FollowRules()
 
 
 class Definitions:
@@ -241,7 +241,7 @@ class Definitions:
         later: State | None = None,
         told: Callable[[str, str], bool] | None = _every,
         keyed: Callable[[TableSchema], TableSchema] | None = None,
-        following: Following = FOLLOWING,
+        following: FollowRules = FOLLOWING,
     ) -> None:
         self.dialect, self.versions = dialect, list[TableSchema]()
         self._captured, self._catalog, self._later = captured, catalog, later
@@ -416,7 +416,7 @@ class Definitions:
         truncated = self._emptied(one)
         if isinstance(one, DatabaseChange):
             return replace(self._database(one, text, status, at), truncated=truncated)
-        if isinstance(one, Other):
+        if isinstance(one, OtherStatement):
             return self._recorded(text, database, (), []) if one.words.startswith("FLUSH TABLES") else NO_OUTCOME
         made = follow[type(one)](one, at) if not isinstance(one, AlterTable) else self._alter(one, at, status)
         if made is None:

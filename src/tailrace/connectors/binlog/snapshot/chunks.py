@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.binlog.log.schema_changes import snapshot_records
-from tailrace.connectors.binlog.schema import catalog, opening
+from tailrace.connectors.binlog.schema import catalog, first_definitions
 from tailrace.connectors.binlog.schema.catalog import Created
 from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
 from tailrace.connectors.binlog.schema.definitions import State
@@ -25,9 +25,9 @@ from tailrace.connectors.binlog.snapshot import division
 from tailrace.connectors.binlog.snapshot.keys import Key, key_columns, literal, qualified, where, within
 from tailrace.connectors.binlog.snapshot.point import HeldPoint, Point, PointTaking, RowOrigin
 from tailrace.connectors.binlog.snapshot.progress import SnapshotProgress
-from tailrace.connectors.binlog.snapshot.reads import select_list
 from tailrace.connectors.binlog.snapshot.relay import Query, Relay, text_of_rows
 from tailrace.connectors.binlog.snapshot.result import rows, run
+from tailrace.connectors.binlog.snapshot.rows import select_list
 from tailrace.connectors.binlog.snapshot.tasks import Consecutive, SnapshotTask, is_exact, override_error
 from tailrace.connectors.findings import listed
 from tailrace.errors import ConfigError, PrerequisiteError
@@ -162,7 +162,7 @@ class TableSnapshots:
         """Take a point at which the definitions of all tables are known."""
         control = self._connect()
         try:
-            before = opening.read_tables(control, self._config)
+            before = first_definitions.read_tables(control, self._config)
             for _ in range(_ATTEMPTS):
                 self.close()
                 found, doubtful = before
@@ -170,13 +170,13 @@ class TableSnapshots:
                 self._demand(doubtful)
                 chosen = self._names(captured)
                 self._held = self._taking.take(self._parallelism, chosen)
-                before = opening.read_tables(control, self._config)
+                before = first_definitions.read_tables(control, self._config)
                 if _same(before, (found, doubtful)):
                     schemas = (self._admit(schema_of(one.table)) for one in captured.values())
                     self._tables = {str(one.id): one for one in schemas}
                     self._statements = self._overrides()
                     self._created = found
-                    self.state = opening.state_of(found, doubtful, catalog.databases(control))
+                    self.state = first_definitions.state_of(found, doubtful, catalog.databases(control))
                     if self._hold(chosen):
                         return
                 log.warning("tables were altered while the snapshot began: it is taken again")
@@ -362,7 +362,9 @@ class TableSnapshots:
         """Return the records of all definitions, for the topic of schema changes."""
         control = self._connect()
         try:
-            return told_records(control, self._config, self._created or opening.read_tables(control, self._config)[0])
+            return told_records(
+                control, self._config, self._created or first_definitions.read_tables(control, self._config)[0]
+            )
         finally:
             control.close()
 
@@ -404,7 +406,7 @@ class TableSnapshots:
 
 def told_records(session: Connection[Any], config: Config, created: Mapping[Name, Created]) -> list[bytes]:
     """Return the records of the definitions that records tell of, in Debezium's order."""
-    tells = opening.told(config)
+    tells = first_definitions.told(config)
     ((charset, collation),) = rows(session, "select @@global.character_set_server, @@global.collation_server")
     found = {name: one for name, one in created.items() if tells(*name)}
     return snapshot_records(found, catalog.databases(session), str(charset), str(collation))

@@ -13,9 +13,9 @@ from tailrace.config import Config
 from tailrace.connectors.binlog.server.connection import connect, is_gone
 from tailrace.connectors.binlog.server.errors import number_of
 from tailrace.connectors.binlog.snapshot.keys import KeyColumn, base, key_columns, literal, qualified
-from tailrace.connectors.binlog.snapshot.reads import forms, select_list
+from tailrace.connectors.binlog.snapshot.reconcile import key_texts
 from tailrace.connectors.binlog.snapshot.result import ServerError, rows, run, select
-from tailrace.connectors.binlog.snapshot.superseded import key_texts
+from tailrace.connectors.binlog.snapshot.rows import forms, select_list
 from tailrace.errors import ConnectionFailed
 from tailrace.events.reselection import Found, Key, Unreadable
 

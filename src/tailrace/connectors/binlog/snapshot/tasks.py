@@ -15,9 +15,9 @@ from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config
 from tailrace.connectors.binlog.dialect import DIALECTS
 from tailrace.connectors.binlog.snapshot.point import RowOrigin
-from tailrace.connectors.binlog.snapshot.reads import as_reads, forms
 from tailrace.connectors.binlog.snapshot.relay import ALTERED, LOST, Query, Route, alone, reached, rows_of
 from tailrace.connectors.binlog.snapshot.result import ServerError
+from tailrace.connectors.binlog.snapshot.rows import as_reads, forms
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError, TailraceError
 from tailrace.events.event_settings import EventSettings
 from tailrace.snapshot.plan import Chunk, markers

@@ -48,21 +48,21 @@ from tailrace.connectors.binlog.snapshot.keys import (
     within,
 )
 from tailrace.connectors.binlog.snapshot.point import RowOrigin, end_of_log, own_place
-from tailrace.connectors.binlog.snapshot.reads import forms, select_list
+from tailrace.connectors.binlog.snapshot.reconcile import NotComparable, SupersededKeys, key_texts, superseded
 from tailrace.connectors.binlog.snapshot.result import ServerError, rows, run, select
+from tailrace.connectors.binlog.snapshot.rows import forms, select_list
 from tailrace.connectors.binlog.snapshot.signal_table import first_columns
-from tailrace.connectors.binlog.snapshot.superseded import Superseded, Unclear, key_texts, superseded
 from tailrace.connectors.binlog.snapshot.tasks import WindowTask, is_exact
 from tailrace.errors import ConnectionFailed, PrerequisiteError
 from tailrace.events.event_settings import EventSettings
 from tailrace.log.rows.partitioning import changes_of
 from tailrace.process.runtime import Runtime
 from tailrace.snapshot.conditions import refusal
-from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Unusable
+from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, UnusableTable
 from tailrace.snapshot.pace import ReadingPace
 from tailrace.snapshot.progress import Progress
 from tailrace.snapshot.signals import Signal
-from tailrace.snapshot.windows import Found, Void, Watermark, Window, Windows, WindowSource
+from tailrace.snapshot.windows import FoundChunks, Watermark, Window, Windows, WindowSource, WindowVoid
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
@@ -215,7 +215,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
             if is_gone(error):
                 log.warning("the session of the incremental snapshot is lost; the window is opened again")
                 self._wait()
-                raise Void from None
+                raise WindowVoid from None
             raise
 
     def _first_columns(self, session: Connection[Any]) -> tuple[str, ...]:
@@ -242,7 +242,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
                 raise
             log.info("the incremental snapshot waits: error %d of the server", code)
             self._wait()
-            raise Void from None
+            raise WindowVoid from None
 
     def _begun(self, session: Connection[Any], at: BinlogPosition) -> str:
         """Begin a transaction whose snapshot shows what was delivered; return its place if the server tells it."""
@@ -255,7 +255,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
                     return f"{file}:{pos}"
                 run(session, "rollback")
                 self._runtime.sleep(_PAUSE)
-            raise Void
+            raise WindowVoid
         if not self.writes:
             self._await_executed(session, at)
         run(session, _BEGIN)
@@ -271,7 +271,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         ((code,),) = rows(session, f"select wait_for_executed_gtid_set({wanted}, {_VISIBLE_SECONDS})")
         if code != "0":
             log.info("transactions of the log are not executed yet; the incremental snapshot waits")
-            raise Void
+            raise WindowVoid
 
     def locate(self, at: BinlogPosition, closing: Watermark | None, closed_at: int) -> BinlogPosition:
         """Return the end of the log, which is behind all that the window shows."""
@@ -338,9 +338,9 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
             name = (one.table.id.schema, one.table.id.table)
             try:
                 gone = superseded(one.identity, self._of(changes, name))
-            except Unclear:
+            except NotComparable:
                 self._unclear = window
-                gone = Superseded(everything=True)
+                gone = SupersededKeys(everything=True)
             stays = gone.stays(one.keys)
             columns = one.columns if stays is None else [column.filter(stays) for column in one.columns]
             if columns and len(columns[0]):
@@ -368,7 +368,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
 
     # --- chunks ------------------------------------------------------------------------------------------------------
 
-    def next_chunks(self, view: str, state: IncrementalSnapshot, count: int) -> Found[WindowRows]:
+    def next_chunks(self, view: str, state: IncrementalSnapshot, count: int) -> FoundChunks[WindowRows]:
         """Return the next chunks as one, with as many rows as exist now."""
         import pymysql
 
@@ -376,10 +376,10 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         whole, shown = self._described(session, one)
         names = (one.surrogate,) if one.surrogate is not None else whole.key
         if not names:
-            raise Unusable("NO_PRIMARY_KEY")
+            raise UnusableTable("NO_PRIMARY_KEY")
         columns = key_columns(whole, names)
         if not columns:
-            raise Unusable("NO_PRIMARY_KEY")
+            raise UnusableTable("NO_PRIMARY_KEY")
         met = (f"(\n{one.filter}\n)",) if one.filter else ()
         try:
             estimate = None
@@ -387,7 +387,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
                 cursor = Cursor(None, self._maximum(session, whole, columns, met) or ())
                 estimate = division.estimate(session, whole)[0] or None
             if not cursor.maximum or cursor.last == cursor.maximum:
-                return Found([], cursor, estimate=estimate)
+                return FoundChunks([], cursor, estimate=estimate)
             index = "" if one.surrogate is not None else division.index_of(session, whole)
             upto = compared(columns, "<=", cursor.maximum)
             wanted = self._chunk_size * count
@@ -399,27 +399,27 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
             if code in _PASSING or (isinstance(error, pymysql.err.MySQLError) and is_gone(error)):
                 raise
             log.warning("a query of %s fails: error %d of the server", one, code)
-            raise Unusable("SQL_EXCEPTION") from None
+            raise UnusableTable("SQL_EXCEPTION") from None
         except ValueError:
-            raise Unusable("UNKNOWN_SCHEMA") from None
+            raise UnusableTable("UNKNOWN_SCHEMA") from None
         number = cursor.rows + len(read.keys)
-        return Found([read], Cursor(end, cursor.maximum, number), count, estimate)
+        return FoundChunks([read], Cursor(end, cursor.maximum, number), count, estimate)
 
     def _described(self, session: Connection[Any], one: Collection) -> tuple[TableSchema, TableSchema]:
-        """Return a table as it is now, whole and as events need it. Raises Unusable."""
+        """Return a table as it is now, whole and as events need it. Raises UnusableTable."""
         if not self._is_captured(one.schema, one.table):
-            raise Unusable("UNKNOWN_SCHEMA")
+            raise UnusableTable("UNKNOWN_SCHEMA")
         name = (one.schema, one.table)
         try:
             found = catalog.created(session, [name], self._dialect).get(name)
         except Unparsable as unread:
             log.warning("the definition of %s is not understood: %s", one, unread.what)
-            raise Unusable("UNKNOWN_SCHEMA") from None
+            raise UnusableTable("UNKNOWN_SCHEMA") from None
         if found is None:
-            raise Unusable("UNKNOWN_SCHEMA")
+            raise UnusableTable("UNKNOWN_SCHEMA")
         whole = self._admit(schema_of(found.table))
         if one.surrogate is not None and all(column.name != one.surrogate for column in whole.columns):
-            raise Unusable("UNKNOWN_SCHEMA")
+            raise UnusableTable("UNKNOWN_SCHEMA")
         return whole, self._settings.shaping.read(whole)
 
     def _maximum(

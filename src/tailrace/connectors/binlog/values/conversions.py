@@ -12,9 +12,9 @@ from tailrace.columns import Column, TableId, TableSchema
 from tailrace.columns.logical import ABSENT, FLOAT, STRING, array, semantic
 from tailrace.connectors.binlog.dialect import MARIADB
 from tailrace.connectors.binlog.schema.sql_types import BYTES, GEOMETRIES, INTEGERS, TEXTS, SqlType, sql_type
-from tailrace.connectors.binlog.values import declared, geometry, numbers, temporal
-from tailrace.connectors.binlog.values.converted import converted, gives_null
+from tailrace.connectors.binlog.values import declared_types, geometry, numbers, temporal
 from tailrace.connectors.binlog.values.defaults import default_value
+from tailrace.connectors.binlog.values.named_converters import converted, gives_null
 from tailrace.connectors.binlog.values.rules import ValueRules, rules, zero_dates
 from tailrace.events import column_plans
 from tailrace.events.column_plans import Types, key_columns, shown_columns
@@ -187,7 +187,7 @@ def _default(
 @lru_cache(maxsize=4096)
 def _types(table: TableId, given: ValueRules, nulls: bool) -> Types:
     default, optional = partial(_default, table, given, nulls), partial(_optional, table, given, nulls)
-    return Types(partial(_of_table, table), default, optional, declared)
+    return Types(partial(_of_table, table), default, optional, declared_types)
 
 
 def types_of(table: TableId, settings: EventSettings) -> Types:

@@ -15,7 +15,7 @@ from tailrace.values.conversion import Conversion
 from tailrace.values.doubles import double_text
 from tailrace.values.floats import DOUBLES
 from tailrace.values.json_text import Verbatim
-from tailrace.values.prepared import Prepared
+from tailrace.values.preparation import PreparedFamily
 
 _LIMIT = 1 << 63
 
@@ -45,7 +45,7 @@ def _wrapped(column: pa.Array) -> pa.Array:
 def wrapping() -> Conversion:
     """Return the conversion of BIGINT UNSIGNED to int64: values of 2⁶³ and more become negative."""
     known = integers.integer(64)
-    return replace(known, plain=wrapped, family=Prepared(_wrapped, known.family))
+    return replace(known, plain=wrapped, family=PreparedFamily(_wrapped, known.family))
 
 
 def truth(text: str) -> bool:
@@ -60,7 +60,7 @@ def _truths(column: pa.Array) -> pa.Array:
 def number_as_boolean() -> Conversion:
     """Return the conversion of BOOL: every number but zero is true."""
     known = booleans.boolean_type()
-    return replace(known, plain=truth, family=Prepared(_truths, Booleans()))
+    return replace(known, plain=truth, family=PreparedFamily(_truths, Booleans()))
 
 
 def positive(text: str) -> bool:
@@ -74,7 +74,7 @@ def _positives(column: pa.Array) -> pa.Array:
 def positive_as_boolean() -> Conversion:
     """Return the conversion of TinyIntOneToBooleanConverter, to which negative numbers are false."""
     known = booleans.boolean_type()
-    return replace(known, plain=positive, family=Prepared(_positives, Booleans()))
+    return replace(known, plain=positive, family=PreparedFamily(_positives, Booleans()))
 
 
 def one_or_zero(text: str) -> int:
@@ -88,7 +88,7 @@ def _ones(column: pa.Array) -> pa.Array:
 def positive_as_number() -> Conversion:
     """Return the conversion of JdbcSinkDataTypesConverter's booleans, int16 of 0 and 1."""
     known = integers.integer(16)
-    return replace(known, plain=one_or_zero, family=Prepared(_ones, known.family))
+    return replace(known, plain=one_or_zero, family=PreparedFamily(_ones, known.family))
 
 
 # --- bits -------------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def _single_bits(column: pa.Array) -> pa.Array:
 def single_bit() -> Conversion:
     """Return the conversion of BIT(1)."""
     known = booleans.boolean_type()
-    return replace(known, plain=_bit, family=Prepared(_single_bits, Booleans()))
+    return replace(known, plain=_bit, family=PreparedFamily(_single_bits, Booleans()))
 
 
 def _reversed(column: pa.Array) -> pa.Array:
@@ -122,7 +122,7 @@ def bits(length: int) -> Conversion:
     def convert(text: str) -> str:
         return binaries.base64_text(binaries.hexadecimal(text)[::-1])
 
-    return replace(known, logical=bits_type(length), plain=convert, family=Prepared(_reversed, known.family))
+    return replace(known, logical=bits_type(length), plain=convert, family=PreparedFamily(_reversed, known.family))
 
 
 # --- floating point ---------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def _widened(column: pa.Array) -> pa.Array:
 def float_as_double() -> Conversion:
     """Return the conversion of FLOAT(M,D), which events show as a double."""
     known = floats.floating(False)
-    return replace(known, plain=widened, family=Prepared(_widened, DOUBLES))
+    return replace(known, plain=widened, family=PreparedFamily(_widened, DOUBLES))
 
 
 def rounded(text: str) -> Any:
@@ -156,4 +156,4 @@ def _rounded(column: pa.Array) -> pa.Array:
 def single(*, exact: bool) -> Conversion:
     """Return the conversion of FLOAT. `exact`: the texts may be those of doubles that equal the numbers."""
     known = floats.floating(True)
-    return replace(known, plain=rounded, family=Prepared(_rounded, known.family)) if exact else known
+    return replace(known, plain=rounded, family=PreparedFamily(_rounded, known.family)) if exact else known

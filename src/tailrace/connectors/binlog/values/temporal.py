@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 from tailrace.columns.logical import INT32, LogicalType, semantic
 from tailrace.kernels.programs import Fragment
 from tailrace.values import dates, times, timestamps
-from tailrace.values.conversion import Conversion, Family, Typed
+from tailrace.values.conversion import Conversion, Family, TypedColumn
 from tailrace.values.instants import ZONED_TIMESTAMP, Instants
-from tailrace.values.prepared import Prepared
+from tailrace.values.preparation import PreparedFamily
 from tailrace.values.strings import STRINGS
-from tailrace.values.texts import Shown, Texts
+from tailrace.values.texts import ShownValues, Texts
 
 YEAR = semantic(INT32, "io.debezium.time.Year")
 _ZONED_ZERO = "1970-01-01T00:00:00Z"
@@ -79,7 +79,7 @@ class _Dated:
 def _of_dates(known: Conversion, adjusts: bool) -> Conversion:
     """Return the conversion with null for partial dates, and adjusted years."""
 
-    return replace(known, plain=_Dated(known.plain, adjusts), family=Prepared(_prepared(adjusts), known.family))
+    return replace(known, plain=_Dated(known.plain, adjusts), family=PreparedFamily(_prepared(adjusts), known.family))
 
 
 def without_adjustment(known: Conversion) -> Conversion:
@@ -87,9 +87,9 @@ def without_adjustment(known: Conversion) -> Conversion:
     family, plain = known.family, known.plain
     if isinstance(plain, _Zeros):
         return with_zeros(without_adjustment(replace(known, plain=plain.known)), "error" if plain.is_error else "epoch")
-    if not isinstance(family, Prepared) or not isinstance(plain, _Dated):
+    if not isinstance(family, PreparedFamily) or not isinstance(plain, _Dated):
         return known
-    return replace(known, plain=replace(plain, adjusts=False), family=Prepared(_prepared(False), family.family))
+    return replace(known, plain=replace(plain, adjusts=False), family=PreparedFamily(_prepared(False), family.family))
 
 
 def date(mode: str, adjusts: bool) -> Conversion:
@@ -130,14 +130,14 @@ def with_zeros(known: Conversion, what: str) -> Conversion:
 class Instant(Family):
     """Timestamps in UTC as the server prints them: events show the same digits."""
 
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int] | None:
+    def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int] | None:
         column = texts.column.cast(pa.string())
         if not _are_timestamps(column):
             return None
         written = pc.binary_join_element_wise(pc.replace_substring(column, " ", "T", max_replacements=1), "Z", "")
         return STRINGS.json(texts.replaced(written), shown)
 
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn | None:
         column = texts.column.cast(pa.string())
         if not _are_timestamps(column):
             return None
@@ -213,7 +213,7 @@ def time(digits: int, mode: str) -> Conversion:
             ns = time_ns(text)
             return ns // unit if ns >= 0 else -(-ns // unit)
 
-    return replace(known, plain=convert, family=Prepared(_within_a_day, known.family))
+    return replace(known, plain=convert, family=PreparedFamily(_within_a_day, known.family))
 
 
 # --- YEAR -------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from tailrace.columns.table import TableId
 from tailrace.config import Config
 from tailrace.config.files import checkpoint_directory
 from tailrace.connectors.changetables.dialect import Position, Session
-from tailrace.connectors.changetables.offset import Reached, TablesOffset
+from tailrace.connectors.changetables.offset import DatabaseProgress, TablesOffset
 from tailrace.connectors.changetables.position import following
 from tailrace.connectors.checkpoint import stored_offset
 from tailrace.connectors.findings import Finding, listed
@@ -19,7 +19,7 @@ NEAR = 0.75
 """The part of the retention after which the clean-up is near."""
 
 
-def reached(config: Config, database: str) -> Reached | None:
+def reached(config: Config, database: str) -> DatabaseProgress | None:
     """Return how far the checkpoint has read a database, named in any case; None if there is no checkpoint."""
     stored = stored_offset(checkpoint_directory(config))
     try:
@@ -29,7 +29,7 @@ def reached(config: Config, database: str) -> Reached | None:
     return next((one for known, one in databases.items() if known.lower() == database.lower()), None)
 
 
-def lost(session: Session, read: Reached) -> list[TableId]:
+def lost(session: Session, read: DatabaseProgress) -> list[TableId]:
     """Return the tables whose changes after a position are cleaned up, or whose change tables are gone; sorted.
 
     Raises the errors of sessions, except PositionLost.
@@ -46,7 +46,13 @@ def lost(session: Session, read: Reached) -> list[TableId]:
 
 
 def held(
-    session: Session, read: Reached, age_min: float | None, kept_min: int | None, mends: bool, of: str, longer: str
+    session: Session,
+    read: DatabaseProgress,
+    age_min: float | None,
+    kept_min: int | None,
+    mends: bool,
+    of: str,
+    longer: str,
 ) -> Iterator[Finding]:
     """Yield a finding on whether the changes that the checkpoint has not read still exist, and for how long.
 

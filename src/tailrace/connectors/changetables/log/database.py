@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable, Sequence
 
 from tailrace.columns.table import TableId, TableSchema
-from tailrace.connectors.changetables.capture_history import CaptureHistory, CapturePeriod, Span, begun_by
+from tailrace.connectors.changetables.capture_history import CaptureHistory, CapturePeriod, PeriodPart, begun_by
 from tailrace.connectors.changetables.dialect import CaptureTable, Dialect, Position, Session
 from tailrace.connectors.changetables.log.sessions import lost
-from tailrace.connectors.changetables.offset import Reached
+from tailrace.connectors.changetables.offset import DatabaseProgress
 from tailrace.connectors.changetables.position import Newest, Read, following, from_start, read_to
 from tailrace.errors import ConnectionFailed, PositionLost, TailraceError
 
@@ -79,7 +79,7 @@ class Database:
 
     # --- which change tables -----------------------------------------------------------------------------------------
 
-    def begin(self) -> Reached:
+    def begin(self) -> DatabaseProgress:
         """Return the start of a query without checkpoint: the newest position, and the change tables at it.
 
         A server that has captured nothing yet is read from its beginning.
@@ -100,7 +100,7 @@ class Database:
             chosen += [one for one in groups[table] if one.start > max(position, current.start)]
         eras = self._with(CaptureHistory(), chosen)
         self._warn_of_uncaptured(set(groups))
-        return Reached(position, eras)
+        return DatabaseProgress(position, eras)
 
     @property
     def lineage(self) -> str:
@@ -114,7 +114,7 @@ class Database:
                 self._lineage = ""
         return self._lineage
 
-    def resume(self, reached: Reached, lineage: str = "") -> str:
+    def resume(self, reached: DatabaseProgress, lineage: str = "") -> str:
         """Check a checkpoint at a start. Return a sentence on lost changes; "" if nothing is lost.
 
         `lineage` is the lineage of the database at the checkpoint, "" if unknown.
@@ -140,7 +140,7 @@ class Database:
         self._warn_of_uncaptured({era.table.id for era in eras.latest()})
         return ""
 
-    def observe(self, reached: Reached) -> tuple[Newest | None, CaptureHistory]:
+    def observe(self, reached: DatabaseProgress) -> tuple[Newest | None, CaptureHistory]:
         """Return the newest position, and the change tables up to it; None and those of `reached` while nothing is
         newer.
 
@@ -153,7 +153,7 @@ class Database:
             return None, reached.eras
         return newest, self._observed(reached, newest)
 
-    def verify(self, spans: Sequence[Span], upto: Position) -> None:
+    def verify(self, spans: Sequence[PeriodPart], upto: Position) -> None:
         """Raise PositionLost unless all rows of `spans`, which end at `upto` or before, still exist.
 
         Called after the rows were counted. A clean-up announces what it deletes first, so rows that still exist by its
@@ -174,7 +174,7 @@ class Database:
             "checkpoint, or with snapshot.mode=when_needed, which takes a new snapshot.",
         )
 
-    def _observed(self, reached: Reached, newest: Position) -> CaptureHistory:
+    def _observed(self, reached: DatabaseProgress, newest: Position) -> CaptureHistory:
         """Return the change tables up to `newest`. Raises PositionLost if one is gone, or was cleaned up before it was
         read."""
         captures = self.session.captures()
@@ -248,7 +248,7 @@ class Database:
             return True
 
     @staticmethod
-    def _check(span: Span, start: Position | None) -> None:
+    def _check(span: PeriodPart, start: Position | None) -> None:
         """Raise PositionLost if rows of `span` are gone. `start` is the change table's present start, None without the
         table."""
         if start is None:
@@ -369,7 +369,7 @@ class Database:
             found, total = position, total + counts[position]
         return found, total
 
-    def total(self, span: Span) -> int:
+    def total(self, span: PeriodPart) -> int:
         """Return the number of rows of a span."""
         capture = span.era.capture
         name = (capture.name, capture.object_id, span.after, span.upto)

@@ -114,7 +114,7 @@ def _boundaries(
     weight: Int64s,
     at_us: Int64s,
 ) -> list[Boundary]:
-    from tailrace.events.captured import position_of
+    from tailrace.events.captured_form import position_of
     from tailrace.values.lsns import lsn_text
 
     tables = [names.collection(source.settings, part.table.id) for part in parts]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.columns.table import TableSchema
-from tailrace.connectors.changetables.capture_history import Span
+from tailrace.connectors.changetables.capture_history import PeriodPart
 from tailrace.connectors.changetables.dialect import Dialect
 from tailrace.connectors.changetables.log.sessions import Retries, changes
 
@@ -20,7 +20,7 @@ def changed_keys(
     database: str,
     table: TableSchema,
     identity: tuple[str, ...],
-    spans: Sequence[Span],
+    spans: Sequence[PeriodPart],
 ) -> pa.Array:
     """Return the keys, in the form of `one_text`, of all change rows of `spans`, both old and new rows of updates."""
     found: list[pa.Array] = []

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tailrace.columns.table import TableSchema
-from tailrace.connectors.changetables.capture_history import Span
+from tailrace.connectors.changetables.capture_history import PeriodPart
 from tailrace.connectors.changetables.dialect import ChangeRows, Dialect, Session
 from tailrace.connectors.changetables.log.rows import fixed
 from tailrace.connectors.changetables.position import following, preceding
@@ -99,7 +99,7 @@ class Retries:
 
 
 def changes(
-    dialect: Dialect, database: str, span: Span, table: TableSchema, retries: Retries, *, masked: bool = False
+    dialect: Dialect, database: str, span: PeriodPart, table: TableSchema, retries: Retries, *, masked: bool = False
 ) -> Iterator[ChangeRows]:
     """Yield the rows of a span. After a lost connection, continue after the rows that were yielded.
 
@@ -144,7 +144,7 @@ def changes(
         return
 
 
-def _behind(span: Span) -> ConnectionFailed:
+def _behind(span: PeriodPart) -> ConnectionFailed:
     return ConnectionFailed(
         f"The newest position of the server is before {span.upto.hex()}, the end of the batch for "
         f"{span.era.capture.source}: it is a replica that is behind, or it was restored.",
@@ -152,7 +152,7 @@ def _behind(span: Span) -> ConnectionFailed:
     )
 
 
-def lost(span: Span) -> PositionLost:
+def lost(span: PeriodPart) -> PositionLost:
     """Return the error for a span whose beginning was cleaned up."""
     capture = span.era.capture
     return PositionLost(

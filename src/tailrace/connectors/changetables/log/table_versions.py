@@ -10,9 +10,9 @@ from tailrace.connectors.changetables.capture_history import CapturePeriod
 from tailrace.connectors.changetables.dialect import Position
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.rows import Assembly, Times, whole
-from tailrace.connectors.changetables.offset import Reached, TablesOffset
+from tailrace.connectors.changetables.offset import DatabaseProgress, TablesOffset
 from tailrace.connectors.changetables.position import preceding
-from tailrace.events.schema_changes import ALTER, CREATE, Preceding, SchemaChange
+from tailrace.events.schema_changes import ALTER, CREATE, PrecedingChange, SchemaChange
 
 
 class TableVersions:
@@ -50,7 +50,7 @@ class TableVersions:
                 found += self._begun(name, before, reached, at_us)
         return found
 
-    def _at_start(self, name: str, reached: Reached, at_us: int, reads: bool) -> list[SchemaChange]:
+    def _at_start(self, name: str, reached: DatabaseProgress, at_us: int, reads: bool) -> list[SchemaChange]:
         """Return all tables in order. If no rows are read, the last one ends the database's snapshot."""
         captured = [era.table for era in reached.eras.at(reached.position) if self._includes(era.table.id)]
         tables = sorted([*captured, *self._others(name, captured)], key=lambda table: table.id)
@@ -71,7 +71,7 @@ class TableVersions:
         others = self._databases[name].session.uncaptured(known)
         return [table for table in others if not self._only_captured or self._includes(table.id)]
 
-    def _begun(self, name: str, before: Reached, reached: Reached, at_us: int) -> list[SchemaChange]:
+    def _begun(self, name: str, before: DatabaseProgress, reached: DatabaseProgress, at_us: int) -> list[SchemaChange]:
         """Return the versions that begin within the batch, except those that already apply at its start."""
         known = before.eras.at(before.position)
         eras = [
@@ -87,7 +87,7 @@ class TableVersions:
         shown = self._preceding(self._databases[name], era.since, at_us)
         return SchemaChange(ALTER, era.table, era.since, at_us, number, preceding=shown)
 
-    def _preceding(self, database: Database, since: Position, at_us: int) -> Preceding | None:
+    def _preceding(self, database: Database, since: Position, at_us: int) -> PrecedingChange | None:
         """Return the last change of any captured table before `since`; None if the change tables have none (any
         more)."""
         session = database.session
@@ -97,7 +97,7 @@ class TableVersions:
         if commit is None:
             return None
         times = Times.of(session.commit_times(preceding(commit), commit), at_us)
-        found: list[Preceding] = []
+        found: list[PrecedingChange] = []
         for one in (capture for capture, end in ends.items() if end == commit):
             bare = TableSchema(one.source, (), ())
             assembly = Assembly(bare, times, database.pairs, self._skipped)
@@ -106,5 +106,5 @@ class TableVersions:
                 if batch is not None and batch.serial is not None:
                     at = int(batch.transactions.commit_us[-1])
                     change, serial = batch.lsn[-1].as_py(), batch.serial[-1].as_py()
-                    found.append(Preceding(one.source, commit, change, serial, at))
+                    found.append(PrecedingChange(one.source, commit, change, serial, at))
         return max(found, key=lambda one: (one.change_lsn, one.serial), default=None)

@@ -14,7 +14,7 @@ import numpy as np
 
 from tailrace.columns.batch import ChangeBatch, Int64s, Marker
 from tailrace.columns.table import TableSchema
-from tailrace.connectors.changetables.capture_history import Span
+from tailrace.connectors.changetables.capture_history import PeriodPart
 from tailrace.connectors.changetables.dialect import Dialect, KeyRange
 from tailrace.connectors.changetables.log.sessions import Retries, borrowed, changes
 from tailrace.errors import ConnectionFailed, PositionLost, StatementCutOff, TailraceError
@@ -39,7 +39,7 @@ class Part:
     """
 
     database: str
-    span: Span
+    span: PeriodPart
     table: TableSchema
     total_order: Int64s | None = None
     table_order: Int64s | None = None
@@ -322,7 +322,7 @@ class WindowTask:
     table: TableSchema
     rows: bytes
     identity: tuple[str, ...]
-    changes: tuple[Span, ...]
+    changes: tuple[PeriodPart, ...]
     position: bytes
     change: bytes
     at_us: int
@@ -357,7 +357,7 @@ class SchemaTask:
         return f"SchemaTask({len(self.changes)} changes)"
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        from tailrace.events.captured import CapturedForm
+        from tailrace.events.captured_form import CapturedForm
         from tailrace.events.schema_changes import schema_change_rows
 
         form = self.source.form

@@ -19,9 +19,9 @@ from tailrace.columns.batch import Marker
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.connectors.changetables.capture_history import CaptureHistory, CapturePeriod
 from tailrace.connectors.changetables.dialect import Key, KeyRange, Position, Session
+from tailrace.connectors.changetables.log.past_rows import PastRows, PastRowsBuilder
 from tailrace.connectors.changetables.log.sessions import borrowed, changes
 from tailrace.connectors.changetables.log.tasks import Source
-from tailrace.connectors.changetables.log.undoing import Past, Undoing
 from tailrace.errors import PositionLost, PrerequisiteError, SpoolFailed
 from tailrace.process.runtime import THREADS, Runtime
 from tailrace.snapshot.signals import WINDOW_CLOSE
@@ -116,7 +116,7 @@ class HeldTask:
             kept = [(part, stack.enter_context(self._kept(part))) for part in self.parts]
             upto = self._run(lambda session: self.signals.mark(session, self.position))
             self._demand()
-            pasts: dict[TableId, Past] = {}
+            pasts: dict[TableId, PastRows] = {}
             for part, file in kept:
                 # the parts of a table follow one another
                 if part.table.id not in pasts:
@@ -165,15 +165,15 @@ class HeldTask:
             if replace(one.table, version=era.table.version) != era.table:
                 raise _altered(era.table.id)
 
-    def _past(self, part: HeldPart, upto: Position) -> Past:
+    def _past(self, part: HeldPart, upto: Position) -> PastRows:
         dialect, retries = self.source.dialect, self.source.retries
-        undoing = Undoing(part.table, part.era.table.key, dialect.unsent)
+        undoing = PastRowsBuilder(part.table, part.era.table.key, dialect.unsent)
         spans = CaptureHistory((part.era,)).spans(self.position, upto)
         if not spans or spans[0].upto < upto:
             raise _altered(part.table.id)
         return undoing.past(changes(dialect, self.database, spans[0], part.table, retries, masked=True))
 
-    def _rows(self, part: HeldPart, file: IO[bytes], past: Past) -> Iterator[pa.RecordBatch]:
+    def _rows(self, part: HeldPart, file: IO[bytes], past: PastRows) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         from tailrace.connectors.changetables.log.rows import read_batch

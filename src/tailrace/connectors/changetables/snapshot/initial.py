@@ -17,7 +17,7 @@ from tailrace.connectors.changetables.capture_history import CapturePeriod
 from tailrace.connectors.changetables.dialect import Key, KeyRange
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.tasks import SnapshotTask, Source
-from tailrace.connectors.changetables.offset import Reached, SnapshotChunk, TablesSnapshot
+from tailrace.connectors.changetables.offset import DatabaseProgress, SnapshotChunk, TablesSnapshot
 from tailrace.log.contracts import Task
 from tailrace.process.runtime import THREADS, Runtime
 from tailrace.snapshot.plan import Chunk, PlannedTable
@@ -56,7 +56,7 @@ class TableSnapshots:
         return self._databases[named(table.database, self._databases)]
 
     def begin(
-        self, reached: Mapping[str, Reached], chosen: Mapping[TableId, str | None] | None = None
+        self, reached: Mapping[str, DatabaseProgress], chosen: Mapping[TableId, str | None] | None = None
     ) -> TablesSnapshot:
         """Return a snapshot of the captured tables that the options select, or of those `chosen`, some by a
         statement."""
@@ -94,7 +94,9 @@ class TableSnapshots:
             return None if text is None else text.strip().rstrip(";").rstrip()
         return overrides(self._config, [str(table)]).get(str(table))
 
-    def advance(self, snapshot: TablesSnapshot, reached: Mapping[str, Reached], max_rows: int | None) -> TablesSnapshot:
+    def advance(
+        self, snapshot: TablesSnapshot, reached: Mapping[str, DatabaseProgress], max_rows: int | None
+    ) -> TablesSnapshot:
         """Return the snapshot after the next batch, with the batch's chunks: enough to keep every core busy for a
         while."""
         rows = CHUNK_ROWS if max_rows is None else max(1, min(CHUNK_ROWS, max_rows // self._parallelism))
@@ -134,7 +136,7 @@ class TableSnapshots:
         }
 
     def _boundary(
-        self, snapshot: TablesSnapshot, reached: Mapping[str, Reached], place: int, last: Key | None, rows: int
+        self, snapshot: TablesSnapshot, reached: Mapping[str, DatabaseProgress], place: int, last: Key | None, rows: int
     ) -> Key | None:
         """Return the key at which the next chunk ends; None if it is the table's last."""
         id_ = snapshot.tables[place]
@@ -147,7 +149,7 @@ class TableSnapshots:
             return None
         return end
 
-    def tasks(self, snapshot: TablesSnapshot, reached: Mapping[str, Reached], source: Source) -> list[Task]:
+    def tasks(self, snapshot: TablesSnapshot, reached: Mapping[str, DatabaseProgress], source: Source) -> list[Task]:
         """Return the tasks of the chunks of the batch that ends with `snapshot`."""
         tasks: list[Task] = []
         for one in snapshot.chunks:
@@ -203,6 +205,6 @@ def _chosen(snapshot: TablesSnapshot) -> Mapping[TableId, str | None] | None:
     return dict(snapshot.conditions) if snapshot.conditions else None
 
 
-def _era(reached: Mapping[str, Reached], table: TableId) -> CapturePeriod | None:
+def _era(reached: Mapping[str, DatabaseProgress], table: TableId) -> CapturePeriod | None:
     here = reached[named(table.database, reached)]
     return next((era for era in here.eras.at(here.position) if era.table.id == table), None)

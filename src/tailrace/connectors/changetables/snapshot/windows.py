@@ -19,21 +19,21 @@ import pyarrow as pa
 
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config.filters import quoted_parts
-from tailrace.connectors.changetables.capture_history import CaptureHistory, CapturePeriod, Span
+from tailrace.connectors.changetables.capture_history import CaptureHistory, CapturePeriod, PeriodPart
 from tailrace.connectors.changetables.dialect import DELETE, Dialect, Key, KeyRange, Position, Session
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.ipc import to_ipc
 from tailrace.connectors.changetables.log.tasks import Source, WindowTask
-from tailrace.connectors.changetables.offset import Reached
+from tailrace.connectors.changetables.offset import DatabaseProgress
 from tailrace.connectors.changetables.position import Newest, Read, read_to
 from tailrace.connectors.changetables.snapshot.initial import with_columns
 from tailrace.errors import ConfigError, ConnectionFailed, StatementCutOff, TailraceError
 from tailrace.process.runtime import THREADS, Runtime
 from tailrace.snapshot.conditions import fault, refusal
-from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Unusable
+from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, UnusableTable
 from tailrace.snapshot.pace import ReadingPace
 from tailrace.snapshot.signals import Signal
-from tailrace.snapshot.windows import Found, Void, Watermark, Window, Windows, WindowSource
+from tailrace.snapshot.windows import FoundChunks, Watermark, Window, Windows, WindowSource, WindowVoid
 
 log = logging.getLogger("tailrace")
 
@@ -50,7 +50,7 @@ WINDOW_PACE = 0.5
 class LogPlace:
     """The position in each database, and the present state of its log: the newest position, and the change tables."""
 
-    reached: Mapping[str, Reached]
+    reached: Mapping[str, DatabaseProgress]
     observed: Mapping[str, tuple[Newest | None, CaptureHistory]]
 
 
@@ -58,8 +58,8 @@ class LogPlace:
 class Changes:
     """The changes of a batch, of each database: those after `before`, up to `found`."""
 
-    before: Mapping[str, Reached]
-    found: Mapping[str, Reached]
+    before: Mapping[str, DatabaseProgress]
+    found: Mapping[str, DatabaseProgress]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class WindowRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class ClosingPlace:
     """The position of the closing watermark's change: the batch reads `database` to `commit`, and `change` is the
     position within it. `number` counts the windows so far."""
 
@@ -82,13 +82,13 @@ class Closed:
     number: int
 
 
-RowsWindow = Window[LogPlace, WindowRows, Closed]
+RowsWindow = Window[LogPlace, WindowRows, ClosingPlace]
 WindowPart = Callable[[Source], WindowTask]
 """A function that makes a window's task from the Source of a batch."""
-Incremental = Windows[LogPlace, LogPlace, WindowRows, Closed, Changes, WindowPart]
+Incremental = Windows[LogPlace, LogPlace, WindowRows, ClosingPlace, Changes, WindowPart]
 
 
-class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes, WindowPart]):
+class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, ClosingPlace, Changes, WindowPart]):
     """Opens the windows of a query; implements WindowSource.
 
     `shown` returns a table with the columns and the key that its events need. Incremental snapshots read only tables of
@@ -135,7 +135,7 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
     def _session(self) -> Session:
         return self._here.session
 
-    def check(self, reached: Mapping[str, Reached]) -> None:
+    def check(self, reached: Mapping[str, DatabaseProgress]) -> None:
         """Raise ConfigError if the signal table has no change table: then neither signals nor watermarks would be
         seen."""
         if self._checked or self.table is None:
@@ -148,7 +148,9 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
             )
         self._checked = True
 
-    def tables(self, collections: Sequence[Collection], reached: Mapping[str, Reached]) -> dict[TableId, str | None]:
+    def tables(
+        self, collections: Sequence[Collection], reached: Mapping[str, DatabaseProgress]
+    ) -> dict[TableId, str | None]:
         """Return the captured tables of a blocking snapshot, each with its statement, if it has one."""
         found = {}
         for era in reached[self.database].eras.at(reached[self.database].position):
@@ -176,7 +178,7 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
     def view(self, at: LogPlace, opened_at: int) -> Iterator[LogPlace]:
         yield at
 
-    def locate(self, at: LogPlace, closing: Watermark | None, closed_at: int) -> Closed:
+    def locate(self, at: LogPlace, closing: Watermark | None, closed_at: int) -> ClosingPlace:
         """Return the commit and change position of the closing watermark, once it is captured."""
         assert closing is not None
         here = at.reached[self.database]
@@ -190,7 +192,7 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
                         found = self._find(span, closing)
                         if found is not None:
                             self._number += 1
-                            return Closed(self.database, read_to(newest, found[0]), found[1], self._number)
+                            return ClosingPlace(self.database, read_to(newest, found[0]), found[1], self._number)
                 seen = read_to(newest)
             self._runtime.sleep(0.02)
         log.warning(
@@ -198,9 +200,9 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
             "capture process running?",
             WINDOW_SECONDS,
         )
-        raise Void
+        raise WindowVoid
 
-    def _find(self, span: Span, watermark: Watermark) -> tuple[Position, Position] | None:
+    def _find(self, span: PeriodPart, watermark: Watermark) -> tuple[Position, Position] | None:
         table = _first_columns(span.era, 1)
         rows = self._session.changes(span.era.capture, table, span.after, span.upto)
         found: tuple[Position, Position] | None = None
@@ -259,7 +261,7 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
                 found += self._inserted(span)
         return found
 
-    def _inserted(self, span: Span) -> Iterator[tuple[Signal, str]]:
+    def _inserted(self, span: PeriodPart) -> Iterator[tuple[Signal, str]]:
         from tailrace.connectors.changetables.log.rows import Assembly, Times, whole
 
         table = _first_columns(span.era, 3)
@@ -280,22 +282,22 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
 
     # --- chunks --------------------------------------------------------------------------------------------------
 
-    def next_chunks(self, view: LogPlace, state: IncrementalSnapshot, count: int) -> Found[WindowRows]:
+    def next_chunks(self, view: LogPlace, state: IncrementalSnapshot, count: int) -> FoundChunks[WindowRows]:
         """Return the next chunks as one, with as many rows as exist now."""
         one, cursor = state.current, state.cursor
         here = replace(view.reached[self.database], eras=view.observed[self.database][1])
         era = _era(here, TableId(self.database, one.schema, one.table))
         if era is None or (one.surrogate is not None and one.surrogate not in era.capture.columns):
-            raise Unusable("UNKNOWN_SCHEMA")
+            raise UnusableTable("UNKNOWN_SCHEMA")
         table = era.table
         key = (one.surrogate,) if one.surrogate is not None else table.key
         if not key:
-            raise Unusable("NO_PRIMARY_KEY")
+            raise UnusableTable("NO_PRIMARY_KEY")
         try:
             if cursor.maximum is None:
                 cursor = Cursor(None, self._session.maximum(table, KeyRange(key, condition=one.filter)) or ())
             if not cursor.maximum or cursor.last == cursor.maximum:
-                return Found([], cursor)
+                return FoundChunks([], cursor)
             bounds = KeyRange(key, cursor.last, cursor.maximum, one.filter)
             end: Key = self._session.boundary(table, bounds, self._chunk_size * count) or cursor.maximum
             identity = table.key or key
@@ -305,9 +307,9 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
             if isinstance(error, ConnectionFailed) and (one.filter is None or not isinstance(error, StatementCutOff)):
                 raise
             log.warning("a query of %s fails: %s", one, error.message)
-            raise Unusable("SQL_EXCEPTION") from None
+            raise UnusableTable("SQL_EXCEPTION") from None
         rows = cursor.rows + (len(columns[0]) if columns else 0)
-        return Found([WindowRows(shown, identity, columns)], Cursor(end, cursor.maximum, rows), count)
+        return FoundChunks([WindowRows(shown, identity, columns)], Cursor(end, cursor.maximum, rows), count)
 
 
 def signal_table(named: str | Sequence[str] | None, databases: Sequence[str]) -> TableId | None:
@@ -356,7 +358,7 @@ def _first_columns(era: CapturePeriod, count: int) -> TableSchema:
     return replace(era.table, columns=era.table.columns[:count], key=())
 
 
-def _era(reached: Reached, table: TableId) -> CapturePeriod | None:
+def _era(reached: DatabaseProgress, table: TableId) -> CapturePeriod | None:
     return next((era for era in reached.eras.at(reached.position) if _is(era, table)), None)
 
 

@@ -37,7 +37,7 @@ def literal(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class CatalogColumn:
     """A column as the catalog describes it."""
 
     column: Column
@@ -62,12 +62,12 @@ class Catalog:
         self._connection = connection
         self._database = database
 
-    def columns(self, tables: Iterable[Table]) -> dict[Table, list[Described]]:
+    def columns(self, tables: Iterable[Table]) -> dict[Table, list[CatalogColumn]]:
         """Return the columns of each table, in the table's order. Tables that do not exist are absent."""
         wanted: dict[str, set[str]] = {}
         for schema, table in tables:
             wanted.setdefault(schema, set()).add(table)
-        found: dict[Table, list[tuple[int, Described]]] = {}
+        found: dict[Table, list[tuple[int, CatalogColumn]]] = {}
         for schema, names in sorted(wanted.items()):
             patterns = sorted(names) if len(names) <= _ONE_BY_ONE else ["%"]
             for pattern in patterns:
@@ -115,11 +115,11 @@ def shown_key(key: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
     return tuple(key) if set(key) <= set(columns) else ()
 
 
-def _place(numbered: tuple[int, Described]) -> int:
+def _place(numbered: tuple[int, CatalogColumn]) -> int:
     return numbered[0]
 
 
-def _described(row: tuple[object, ...]) -> Described:
+def _described(row: tuple[object, ...]) -> CatalogColumn:
     """Return the column of a row of SQLCOLUMNS: COLUMN_NAME, DATA_TYPE, TYPE_NAME, COLUMN_SIZE, DECIMAL_DIGITS,
     REMARKS, …"""
     name, code, named, size, digits = row[3], row[4], row[5], row[6], row[8]
@@ -136,7 +136,7 @@ def _described(row: tuple[object, ...]) -> Described:
         "base" if resolved in TYPES else "unknown",
         comment=str(row[11]) if row[11] else None,
     )
-    return Described(column)
+    return CatalogColumn(column)
 
 
 def _number(value: object) -> int | None:

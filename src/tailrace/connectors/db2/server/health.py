@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from tailrace.connectors.db2.server.catalog import Catalog
-from tailrace.connectors.db2.server.catalog import Described as Found
+from tailrace.connectors.db2.server.catalog import CatalogColumn as Found
 from tailrace.connectors.db2.server.register import Registered
 from tailrace.connectors.findings import Finding, listed
 

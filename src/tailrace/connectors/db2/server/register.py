@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tailrace.config import Config
-from tailrace.connectors.db2.server.catalog import Described, quoted
+from tailrace.connectors.db2.server.catalog import CatalogColumn, quoted
 from tailrace.connectors.db2.server.connection import Connection
 
 CONTROL_COLUMNS = "IBMSNAP_"
@@ -70,7 +70,7 @@ def _name(text: str) -> str:
     return text.rstrip()
 
 
-def captured_columns(columns: Sequence[Described], source: Sequence[Described], prefix: str) -> list[str]:
+def captured_columns(columns: Sequence[CatalogColumn], source: Sequence[CatalogColumn], prefix: str) -> list[str]:
     """Return the columns of a change table that are those of the source, without the program's own and before images.
 
     For a large object the program may note only that it was changed, in a column of one character under its name. Such

@@ -12,7 +12,7 @@ from typing import Any
 
 from tailrace.columns.table import TableId
 from tailrace.config import Config
-from tailrace.connectors.changetables.offset import Reached, TablesOffset
+from tailrace.connectors.changetables.offset import DatabaseProgress, TablesOffset
 from tailrace.connectors.changetables.position import following
 from tailrace.connectors.db2.dialect import Db2Session, dialect
 from tailrace.connectors.db2.server.catalog import literal, quoted
@@ -71,7 +71,7 @@ def _foreign(session: Db2Session, table: TableId, stored: TablesOffset) -> str:
     return "" if _is_own(known.capture.start, starts.get(table), newest, reached) else OTHER_SERVER
 
 
-def _is_own(noted: bytes, start: bytes | None, newest: bytes | None, reached: Reached) -> bool:
+def _is_own(noted: bytes, start: bytes | None, newest: bytes | None, reached: DatabaseProgress) -> bool:
     if start is None or newest is None or newest < reached.position:
         return False
     return noted <= start <= following(reached.position)

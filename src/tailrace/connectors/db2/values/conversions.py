@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 from tailrace.columns import Column
 from tailrace.columns.logical import STRING
-from tailrace.connectors.db2.values import declared
+from tailrace.connectors.db2.values import declared_types
 from tailrace.connectors.db2.values.declaration import BYTES, TEXTS, precision_and_scale
 from tailrace.connectors.db2.values.defaults import default_value
 from tailrace.events import column_plans
-from tailrace.events.captured import CapturedForm
+from tailrace.events.captured_form import CapturedForm
 from tailrace.events.column_plans import Types
 from tailrace.events.event_settings import EventSettings
 from tailrace.values.conversion import Conversion
@@ -58,7 +58,7 @@ _TYPES: dict[str, Callable[[Column, EventSettings], Conversion | None]] = {
     **dict.fromkeys(BYTES, lambda column, settings: column_plans.binary(settings)),
 }
 
-TYPES = Types(conversion, default_value, lambda column: column.nullable, declared)
+TYPES = Types(conversion, default_value, lambda column: column.nullable, declared_types)
 
-FORM = CapturedForm(TYPES, declared, serial=False)
+FORM = CapturedForm(TYPES, declared_types, serial=False)
 """Db2's own part of events: change_lsn and commit_lsn in source blocks, and its types."""

@@ -21,7 +21,7 @@ from tailrace.values.doubles import double_text
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class TypedValue:
     """A value whose type JSON does not have: the name of its BSON type, and the value.
 
     | kind | value |
@@ -41,7 +41,8 @@ class Typed:
 
 
 class Document(dict[str, Any]):
-    """A document: its fields in order. Values are str, int (an int32), float, bool, None, list, Document and Typed."""
+    """A document: its fields in order. Values are str, int (an int32), float, bool, None, list, Document and
+    TypedValue."""
 
     __slots__ = ()
 
@@ -50,56 +51,56 @@ def _are_texts(*values: Any) -> bool:
     return all(isinstance(value, str) for value in values)
 
 
-def _long(value: Any) -> Typed | None:
-    return Typed("int64", int(value)) if isinstance(value, str) else None
+def _long(value: Any) -> TypedValue | None:
+    return TypedValue("int64", int(value)) if isinstance(value, str) else None
 
 
 def _double(value: Any) -> float | None:
     return float(value.replace("Infinity", "inf")) if isinstance(value, str) else None
 
 
-def _date(value: Any) -> Typed | None:
+def _date(value: Any) -> TypedValue | None:
     if isinstance(value, str):
         moment = datetime.fromisoformat(value)
-        return Typed("date", int(moment.timestamp()) * 1000 + moment.microsecond // 1000)
-    if isinstance(value, Typed) and value.kind == "int64":
-        return Typed("date", value.value)
-    return Typed("date", value) if type(value) is int else None
+        return TypedValue("date", int(moment.timestamp()) * 1000 + moment.microsecond // 1000)
+    if isinstance(value, TypedValue) and value.kind == "int64":
+        return TypedValue("date", value.value)
+    return TypedValue("date", value) if type(value) is int else None
 
 
-def _binary(value: Any) -> Typed | None:
+def _binary(value: Any) -> TypedValue | None:
     if isinstance(value, Document) and set(value) == {"base64", "subType"} and _are_texts(*value.values()):
-        return Typed("binary", (base64.b64decode(value["base64"]), int(value["subType"], 16)))
+        return TypedValue("binary", (base64.b64decode(value["base64"]), int(value["subType"], 16)))
     return None
 
 
-def _timestamp(value: Any) -> Typed | None:
+def _timestamp(value: Any) -> TypedValue | None:
     if isinstance(value, Document) and list(value) == ["t", "i"]:
-        seconds, order = (part.value if isinstance(part, Typed) else part for part in value.values())
-        return Typed("timestamp", (seconds, order)) if type(seconds) is type(order) is int else None
+        seconds, order = (part.value if isinstance(part, TypedValue) else part for part in value.values())
+        return TypedValue("timestamp", (seconds, order)) if type(seconds) is type(order) is int else None
     return None
 
 
-def _regex(value: Any) -> Typed | None:
+def _regex(value: Any) -> TypedValue | None:
     if isinstance(value, Document) and list(value) == ["pattern", "options"] and _are_texts(*value.values()):
-        return Typed("regex", (value["pattern"], value["options"]))
+        return TypedValue("regex", (value["pattern"], value["options"]))
     return None
 
 
-def _pointer(value: Any) -> Typed | None:
+def _pointer(value: Any) -> TypedValue | None:
     if isinstance(value, Document) and list(value) == ["$ref", "$id"] and isinstance(value["$ref"], str):
         inner = value["$id"]
-        if isinstance(inner, Typed) and inner.kind == "objectId":
-            return Typed("dbPointer", (value["$ref"], inner.value))
+        if isinstance(inner, TypedValue) and inner.kind == "objectId":
+            return TypedValue("dbPointer", (value["$ref"], inner.value))
     return None
 
 
-def _text(kind: str) -> Callable[[Any], Typed | None]:
-    return lambda value: Typed(kind, value) if isinstance(value, str) else None
+def _text(kind: str) -> Callable[[Any], TypedValue | None]:
+    return lambda value: TypedValue(kind, value) if isinstance(value, str) else None
 
 
-def _alone(kind: str, wanted: Any) -> Callable[[Any], Typed | None]:
-    return lambda value: Typed(kind, None) if value == wanted and type(value) is type(wanted) else None
+def _alone(kind: str, wanted: Any) -> Callable[[Any], TypedValue | None]:
+    return lambda value: TypedValue(kind, None) if value == wanted and type(value) is type(wanted) else None
 
 
 _SINGLE: dict[str, Callable[[Any], Any]] = {
@@ -121,15 +122,15 @@ _SINGLE: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _pair(names: tuple[str, ...], first: Any, second: Any) -> Typed | None:
+def _pair(names: tuple[str, ...], first: Any, second: Any) -> TypedValue | None:
     if names == ("$binary", "$type") and isinstance(first, str) and type(second) in (str, int):
         # Keys of format 1.1 have the subtype as a signed number.
         subtype = int(second, 16) if isinstance(second, str) else second & 0xFF
-        return Typed("binary", (base64.b64decode(first), subtype))
+        return TypedValue("binary", (base64.b64decode(first), subtype))
     if names == ("$regex", "$options") and _are_texts(first, second):
-        return Typed("regex", (first, second))
+        return TypedValue("regex", (first, second))
     if names == ("$code", "$scope") and isinstance(first, str) and isinstance(second, Document):
-        return Typed("scopedCode", (first, second))
+        return TypedValue("scopedCode", (first, second))
     return None
 
 
@@ -148,7 +149,7 @@ def _object(pairs: list[tuple[str, Any]]) -> Any:
 
 def _integer(text: str) -> Any:
     value = int(text)
-    return value if -(1 << 31) <= value < 1 << 31 else Typed("int64", value)
+    return value if -(1 << 31) <= value < 1 << 31 else TypedValue("int64", value)
 
 
 _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, strict=False)

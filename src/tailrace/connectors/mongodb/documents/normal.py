@@ -10,7 +10,7 @@ import re
 import struct
 from typing import Any
 
-from tailrace.connectors.mongodb.documents.extended import Document, Typed, read
+from tailrace.connectors.mongodb.documents.extended import Document, TypedValue, read
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.json_forms import KEY, KEY_1_1, Form
 from tailrace.connectors.mongodb.values.plain_json import plain_text
@@ -52,7 +52,7 @@ def encoded(value: Any) -> tuple[int, bytes]:
     return _typed(value)
 
 
-def _typed(value: Typed) -> tuple[int, bytes]:
+def _typed(value: TypedValue) -> tuple[int, bytes]:
     kind, inner = value.kind, value.value
     if kind in ("int64", "date"):
         return fields.INT64 if kind == "int64" else fields.DATE, struct.pack("<q", inner)

@@ -40,7 +40,7 @@ _IDLE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AddedField:
     """A field to add to a record or its headers: `struct` is the part of the envelope that has it, "" for any."""
 
     struct: str
@@ -49,7 +49,7 @@ class Added:
 
 
 @dataclass(frozen=True, slots=True)
-class Unwrap:
+class UnwrapSettings:
     """The settings of the transform. `deletes` is a value of delete.tombstone.handling.mode in any format."""
 
     format: str
@@ -61,8 +61,8 @@ class Unwrap:
     keep_tombstones: bool = False
     with_id: bool = False
     operation_header: bool = False
-    fields: tuple[Added, ...] = ()
-    headers: tuple[Added, ...] = ()
+    fields: tuple[AddedField, ...] = ()
+    headers: tuple[AddedField, ...] = ()
     sanitize: bool = False
     notices: tuple[str, ...] = field(default=(), compare=False)
 
@@ -71,7 +71,7 @@ class Unwrap:
         return self.deletes.startswith("rewrite")
 
 
-def unwrap(own: Mapping[str, str], form: str) -> tuple[Unwrap | None, list[str]]:
+def unwrap(own: Mapping[str, str], form: str) -> tuple[UnwrapSettings | None, list[str]]:
     """Return the settings of the options for events of a form, and the faults of the options."""
     faults: list[str] = []
     notices: list[str] = []
@@ -112,7 +112,7 @@ def _superseded(own: Mapping[str, str]) -> str:
     return f"is an older option, which works as in Debezium 2: {_MODE} replaces it"
 
 
-def _as_before(made: Unwrap, older: Mapping[str, str]) -> Unwrap:
+def _as_before(made: UnwrapSettings, older: Mapping[str, str]) -> UnwrapSettings:
     """Return a copy with the handling of deletes that the two older options ask for."""
     mode = older["delete.handling.mode"]
     keeps = older["drop.tombstones"] == "false"
@@ -127,7 +127,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def _settings(form: str, values: dict[str, str]) -> Unwrap:
+def _settings(form: str, values: dict[str, str]) -> UnwrapSettings:
     chosen: dict[str, Any] = {
         "documents": values["array.encoding"] == "document",
         "flatten": values["flatten.struct"] == "true",
@@ -137,7 +137,7 @@ def _settings(form: str, values: dict[str, str]) -> Unwrap:
     fields = _added(values["add.fields"], values["add.fields.prefix"])
     if form == "3":
         mode = values["delete.tombstone.handling.mode"]
-        return Unwrap(
+        return UnwrapSettings(
             form,
             deletes=mode,
             keep_tombstones=mode == "rewrite-with-tombstone",
@@ -146,12 +146,12 @@ def _settings(form: str, values: dict[str, str]) -> Unwrap:
             **chosen,
         )
     mode = values["delete.handling.mode"]
-    return Unwrap(
+    return UnwrapSettings(
         form,
         deletes="tombstone" if mode == "none" else mode,
         keep_tombstones=values["drop.tombstones"] == "false",
         operation_header=values["operation.header"] == "true",
-        fields=(*(Added("source", name, f"__{name}") for name in _listed(values["add.source.fields"])), *fields),
+        fields=(*(AddedField("source", name, f"__{name}") for name in _listed(values["add.source.fields"])), *fields),
         sanitize=values["sanitize.field.names"] == "true",
         **chosen,
     )
@@ -161,12 +161,12 @@ def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _added(text: str, prefix: str) -> tuple[Added, ...]:
+def _added(text: str, prefix: str) -> tuple[AddedField, ...]:
     """Return the entries of a list like `op, source.ts_ms, db:DB`. The struct is part of the name unless a name is
     given."""
     found = []
     for entry in _listed(text):
         path, _, new = entry.partition(":")
         struct, _, field = path.rpartition(".")
-        found.append(Added(struct, field, prefix + (new or path.replace(".", "_"))))
+        found.append(AddedField(struct, field, prefix + (new or path.replace(".", "_"))))
     return tuple(found)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import partial
 
 from tailrace.connectors.mongodb.documents.shapes import Shaper, struct
-from tailrace.connectors.mongodb.documents.tree import Branch, Leaves, Manner, shape_column, tree_of
+from tailrace.connectors.mongodb.documents.tree import Branch, DocumentStyle, Leaves, shape_column, tree_of
 from tailrace.records.layout import Column, RecordLayout, Struct
-from tailrace.records.transform import Refused, Rewritten, Varying
+from tailrace.records.transform import RefusedRecord, Rewritten, VaryingLayout
 
 _IMAGE = "after"
 
@@ -20,14 +20,16 @@ def opened(record: RecordLayout, made: Callable[[Struct], Rewritten], text: str)
     assert isinstance(envelope, Struct)
     node = envelope.part(_IMAGE)
     if not isinstance(node, Column) or node.name != _IMAGE:
-        raise Refused("The document in the field after was changed by another transform, or there is none")
-    manner = Manner(whole=text)
-    return Varying(shape_column(_IMAGE, manner), partial(_of_shape, node.type.name, made, manner))
+        raise RefusedRecord("The document in the field after was changed by another transform, or there is none")
+    manner = DocumentStyle(whole=text)
+    return VaryingLayout(shape_column(_IMAGE, manner), partial(_of_shape, node.type.name, made, manner))
 
 
-def _of_shape(name: str | None, made: Callable[[Struct], Rewritten], manner: Manner, shape: bytes | None) -> Rewritten:
+def _of_shape(
+    name: str | None, made: Callable[[Struct], Rewritten], manner: DocumentStyle, shape: bytes | None
+) -> Rewritten:
     if shape is None:
-        raise Refused("An event has no document in the field after")
+        raise RefusedRecord("An event has no document in the field after")
     tree = tree_of(shape, manner.spread)
     assert isinstance(tree, Branch)
     found = Shaper(manner, Leaves(_IMAGE, manner)).fields(tree, name)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from tailrace.columns import logical
 from tailrace.columns.logical import Field, LogicalType
-from tailrace.connectors.mongodb.documents.tree import Branch, Code, Items, Leaves, Manner, Scalar, Tree
+from tailrace.connectors.mongodb.documents.tree import ArrayItems, Branch, Code, DocumentStyle, Leaves, Scalar, Tree
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.shape_kernels import WHOLE
 from tailrace.connectors.mongodb.values.text_kernels import OPTIONS, PATTERN
@@ -37,7 +37,7 @@ _INVALID = re.compile(r"[^a-zA-Z0-9_]")
 Fields = list[tuple[str, Node]]
 
 
-def shown_name(name: str, manner: Manner) -> str:
+def shown_name(name: str, manner: DocumentStyle) -> str:
     """Return the name of a field in records."""
     if not manner.sanitize:
         return name
@@ -45,7 +45,7 @@ def shown_name(name: str, manner: Manner) -> str:
     return f"_{found}" if found[:1].isdigit() else found
 
 
-def type_of(tree: Tree, name: str | None, manner: Manner, inside: bool = False) -> LogicalType:
+def type_of(tree: Tree, name: str | None, manner: DocumentStyle, inside: bool = False) -> LogicalType:
     """Return the schema of a value.
 
     `inside` is True within an array that is shown as a struct: there structs have names even if they are empty. Raises
@@ -64,11 +64,11 @@ def type_of(tree: Tree, name: str | None, manner: Manner, inside: bool = False) 
         case Code():
             scope = Field("scope", type_of(tree.scope, f"{name}.scope", manner))
             return LogicalType("struct", name, fields=(Field("code", STRING), scope))
-        case Items():
+        case ArrayItems():
             return _array_type(tree, name, manner)
 
 
-def _parts(tree: Branch, name: str | None, manner: Manner, inside: bool) -> list[Field]:
+def _parts(tree: Branch, name: str | None, manner: DocumentStyle, inside: bool) -> list[Field]:
     """Return the fields of a struct, in order."""
     found = []
     for part, value in dict(tree.parts).items():
@@ -93,12 +93,12 @@ def _once(parts: list[Field]) -> tuple[Field, ...]:
     return tuple(Field(name, kind) for name, kind in {part.name: part.type for part in parts}.items())
 
 
-def _array_type(tree: Items, name: str | None, manner: Manner) -> LogicalType:
+def _array_type(tree: ArrayItems, name: str | None, manner: DocumentStyle) -> LogicalType:
     elements = tree.elements
     if all(element == _NULL for element in elements):
         return LogicalType("array", items=STRING, optional=True)
     # All elements have the name of the array; elements of a nested array have none.
-    within = None if manner.today and isinstance(elements[0], Items) else name
+    within = None if manner.today and isinstance(elements[0], ArrayItems) else name
     kinds = [type_of(element, within, manner) for element in elements]
     merged = kinds[0]
     for other, element in zip(kinds[1:], elements[1:], strict=True):
@@ -142,7 +142,7 @@ def mixed(name: str | None) -> ConversionError:
 class Shaper:
     """Makes the layout of a tree. `leaves` makes the columns of its leaves."""
 
-    manner: Manner
+    manner: DocumentStyle
     leaves: Leaves
 
     def fields(self, tree: Branch, name: str | None, inside: bool = False) -> Fields:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tailrace.columns.logical import ABSENT, LogicalType
-from tailrace.connectors.mongodb.documents.options import Added, Unwrap, unwrap
+from tailrace.connectors.mongodb.documents.options import AddedField, UnwrapSettings, unwrap
 from tailrace.connectors.mongodb.documents.shapes import BOOLEAN, STRING, Fields, Shaper, flattened, is_left_out, struct
-from tailrace.connectors.mongodb.documents.tree import Branch, Leaves, Manner, shape_column, tree_of
+from tailrace.connectors.mongodb.documents.tree import Branch, DocumentStyle, Leaves, shape_column, tree_of
 from tailrace.errors import ConfigError, ConversionError
 from tailrace.records.layout import Column, Constant, Header, Node, RecordLayout, Struct
-from tailrace.records.transform import Refused, Rewritten, Varying
+from tailrace.records.transform import RefusedRecord, Rewritten, VaryingLayout
 
 _NAME = "ExtractNewDocumentState"
 _ENVELOPE = ".Envelope"
@@ -30,7 +30,7 @@ class ExtractNewDocumentState:
     """Implements records.transform.Transform; `settings` are those for the form of events."""
 
     options: tuple[tuple[str, str], ...]
-    settings: Unwrap = Unwrap("3")  # noqa: RUF009
+    settings: UnwrapSettings = UnwrapSettings("3")  # noqa: RUF009
     notices: tuple[str, ...] = field(default=(), compare=False)
 
     def in_form(self, form: str) -> ExtractNewDocumentState:
@@ -65,8 +65,8 @@ class ExtractNewDocumentState:
         record = replace(record, headers=(*record.headers, *headers))
         node = record.key.part("id") if isinstance(record.key, Struct) else None
         if not _is_image(node, "id"):
-            raise Refused(f"{_NAME} finds no id of a document in the key, which another transform has changed")
-        return Varying(shape_column("id", self.manner), partial(self._of_key, record, made))
+            raise RefusedRecord(f"{_NAME} finds no id of a document in the key, which another transform has changed")
+        return VaryingLayout(shape_column("id", self.manner), partial(self._of_key, record, made))
 
     def _of_key(
         self, record: RecordLayout, made: Callable[[RecordLayout, _Key], Rewritten], shape: bytes | None
@@ -82,10 +82,10 @@ class ExtractNewDocumentState:
     # --- documents -----------------------------------------------------------------------------------------------
 
     @property
-    def manner(self) -> Manner:
+    def manner(self) -> DocumentStyle:
         """The style in which documents are shown."""
         chosen = self.settings
-        return Manner(chosen.documents, chosen.sanitize, chosen.format != "1.1")
+        return DocumentStyle(chosen.documents, chosen.sanitize, chosen.format != "1.1")
 
     def _changed(self, envelope: Struct, op: str, record: RecordLayout, key: _Key) -> Rewritten:
         old = self.settings.format == "1.1"
@@ -103,7 +103,7 @@ class _Key:
     """The `_id` of documents, all of one shape; None if there is none."""
 
     shape: bytes | None
-    manner: Manner
+    manner: DocumentStyle
 
     def fields(self, name: str, within: str) -> Fields:
         """Return the value as a field of this name in a struct; no field if Connect does not have its type."""
@@ -130,7 +130,7 @@ class _Made:
     key: _Key
 
     @property
-    def chosen(self) -> Unwrap:
+    def chosen(self) -> UnwrapSettings:
         """The settings."""
         return self.transform.settings
 
@@ -153,8 +153,8 @@ class _Made:
         if node is None or (isinstance(node, Constant) and node.value is None):
             return without()
         if not _is_image(node, image):
-            raise Refused(f"{_NAME} finds no document in {part}, which another transform has changed")
-        return Varying(shape_column(image, self.transform.manner), partial(self._of_shape, image, made, without))
+            raise RefusedRecord(f"{_NAME} finds no document in {part}, which another transform has changed")
+        return VaryingLayout(shape_column(image, self.transform.manner), partial(self._of_shape, image, made, without))
 
     def _of_shape(
         self,
@@ -261,7 +261,7 @@ def _constant(node: Node | None) -> str:
     return str(node.value) if isinstance(node, Constant) and node.value else ""
 
 
-def _added(added: Added, envelope: Struct, chosen: Unwrap) -> Node:
+def _added(added: AddedField, envelope: Struct, chosen: UnwrapSettings) -> Node:
     """Return a field of the envelope or of one of its structs, for a record or a header. Raises ConversionError."""
     place = added.struct or ("" if envelope.part(added.field) is not None else "source")
     within: Node | None = envelope.part(place) if place else envelope

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tailrace.connectors.mongodb.documents.extended import Document, Typed, read
+from tailrace.connectors.mongodb.documents.extended import Document, TypedValue, read
 from tailrace.errors import ConversionError
 
 _REMOVED = object()
@@ -185,7 +185,7 @@ def _remove(document: Document, path: str) -> None:
 
 def _document(value: Any) -> Document:
     if not isinstance(value, Document):
-        kind = value.kind if isinstance(value, Typed) else "value"
+        kind = value.kind if isinstance(value, TypedValue) else "value"
         raise ConversionError(f"The text of a document in an event is a {kind}.")
     return value
 

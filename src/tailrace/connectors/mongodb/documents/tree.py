@@ -36,7 +36,7 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class ArrayItems:
     """An array: the distinct shapes of its elements, in order of appearance; `key` is as in Scalar."""
 
     elements: tuple[Tree, ...]
@@ -53,11 +53,11 @@ class Code:
     key: str = field(default="", compare=False)
 
 
-Tree = Scalar | Branch | Items | Code
+Tree = Scalar | Branch | ArrayItems | Code
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class DocumentStyle:
     """The style in which documents are shown: `spread` turns arrays into structs, `sanitize` makes names valid for
     Avro.
 
@@ -76,7 +76,7 @@ class ShapeColumn(Column):
     """The shapes of an image; null if there is none."""
 
     image: str
-    manner: Manner
+    manner: DocumentStyle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +87,12 @@ class LeafColumn(Column):
     """
 
     image: str
-    manner: Manner
-    tree: Scalar | Items | Code
+    manner: DocumentStyle
+    tree: Scalar | ArrayItems | Code
     part: int = WHOLE
 
 
-def shape_column(image: str, manner: Manner) -> ShapeColumn:
+def shape_column(image: str, manner: DocumentStyle) -> ShapeColumn:
     """Return the column of an image's shapes."""
     name = f"shape of {image} {manner.spread} {manner.whole}"
     return ShapeColumn(name, BYTES.with_optional(True), image=image, manner=manner)
@@ -103,9 +103,9 @@ class Leaves:
     """Makes the columns of an image's leaves."""
 
     image: str
-    manner: Manner
+    manner: DocumentStyle
 
-    def column(self, tree: Scalar | Items | Code, kind: LogicalType, part: int = WHOLE) -> LeafColumn:
+    def column(self, tree: Scalar | ArrayItems | Code, kind: LogicalType, part: int = WHOLE) -> LeafColumn:
         """Return the column of a leaf, in the schema `kind`."""
         name = f"{self.image} {part} {self.manner} {tree.key}"
         return LeafColumn(name, kind, image=self.image, manner=self.manner, tree=tree, part=part)
@@ -159,7 +159,7 @@ class _Reader:
             self._leaf, self._keys = 0, {}
             elements.append(self.tree(kind_of))
         self._leaf, self._keys = kept
-        return Items(tuple(elements), leaf, self._key(self._shape[begin : self._at].hex()))
+        return ArrayItems(tuple(elements), leaf, self._key(self._shape[begin : self._at].hex()))
 
     def _next_leaf(self) -> int:
         self._leaf += 1

@@ -21,8 +21,8 @@ from tailrace import formats
 from tailrace.columns.batch import Marker, position_texts
 from tailrace.columns.row import rows_of
 from tailrace.columns.typed import VARIANT
-from tailrace.connectors.mongodb.documents.shaped import Rules, Shaped, ValueSource
-from tailrace.connectors.mongodb.documents.tree import LeafColumn, Manner, ShapeColumn
+from tailrace.connectors.mongodb.documents.shaped_columns import Rules, ShapedColumn, ValueSource
+from tailrace.connectors.mongodb.documents.tree import DocumentStyle, LeafColumn, ShapeColumn
 from tailrace.connectors.mongodb.log.indexed_run import Flags
 from tailrace.connectors.mongodb.records import texts, typed
 from tailrace.connectors.mongodb.records.envelope import source_layout
@@ -49,9 +49,9 @@ from tailrace.events.table_plan import KindPlan
 from tailrace.events.typed_rows import shown_rows
 from tailrace.formats.arrow import array_of
 from tailrace.kernels.programs import KINDS
-from tailrace.records.columns import Same, Texts, Written
+from tailrace.records.columns import SharedValue, Texts, WrittenJson
 from tailrace.records.layout import CHANGE, MARKER, RECORD, Column, ImageColumn
-from tailrace.records.transform import Refused
+from tailrace.records.transform import RefusedRecord
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.fragments import text_fragment
 from tailrace.values.json_text import quoted
@@ -93,8 +93,8 @@ class DocumentChunk:
         self._ns = self._moments()
         self.kept = plan.kept
         self.made: dict[Hashable, Any] = {}
-        self._made: dict[str, pa.Array | Same | Written] = {}
-        self._shaped: dict[tuple[str, Manner], Shaped] = {}
+        self._made: dict[str, pa.Array | SharedValue | WrittenJson] = {}
+        self._shaped: dict[tuple[str, DocumentStyle], ShapedColumn] = {}
         self._take(by_op(change, code, plan.kind))
         if not all(isinstance(kind, KindPlan) for kind in self._records.kinds):
             known = told_apart(self._records, lambda leaf, places: array_of(leaf, self, places))
@@ -127,7 +127,7 @@ class DocumentChunk:
         """Return the block as rows of `settings.events.row_schema`. Raises RefusedChange."""
         try:
             return self._rows()
-        except Refused as fault:
+        except RefusedRecord as fault:
             raise RefusedChange(fault.reason, int(self.change[fault.row])) from None
 
     def _rows(self) -> pa.RecordBatch:
@@ -173,7 +173,7 @@ class DocumentChunk:
 
     def _updates(self) -> pa.Array:
         shown = self._update()
-        if isinstance(shown, Same):
+        if isinstance(shown, SharedValue):
             return pa.nulls(self.high - self.low, VARIANT)
         changes = None if self.edits is None else self.edits.changes
         return typed.updates(self.segment.data, self._part(self.images.updated), shown.json, changes)
@@ -196,20 +196,20 @@ class DocumentChunk:
         """Raise TypeError, as `texts` does."""
         raise TypeError(f"{column} is a column of a table, and these images are documents")
 
-    def values(self, leaf: Column) -> pa.Array | Same | Written:
+    def values(self, leaf: Column) -> pa.Array | SharedValue | WrittenJson:
         """Implements records.columns.Columns."""
         if leaf.name not in self._made:
             self._made[leaf.name] = self._values(leaf)
         return self._made[leaf.name]
 
-    def _values(self, leaf: Column) -> pa.Array | Same | Written:
+    def _values(self, leaf: Column) -> pa.Array | SharedValue | WrittenJson:
         if isinstance(leaf, ShapeColumn):
             return self._shaped_image(leaf.image, leaf.manner).shapes
         if isinstance(leaf, LeafColumn):
             return self._shaped_image(leaf.image, leaf.manner).column(leaf)
         return self._MAKERS[leaf.name](self)
 
-    def _shaped_image(self, image: str, manner: Manner) -> Shaped:
+    def _shaped_image(self, image: str, manner: DocumentStyle) -> ShapedColumn:
         """Return the values of an image by the shapes of its documents."""
         known = self._shaped.get((image, manner))
         if known is None:
@@ -220,96 +220,96 @@ class DocumentChunk:
                 data, places = edit(data, places, kinds)
                 kinds = np.where(places >= 0, kinds, 0).astype(np.uint8)
             source = ValueSource(data, places, kinds)
-            known = self._shaped[image, manner] = Shaped(source, _rules(image, self.settings), manner)
+            known = self._shaped[image, manner] = ShapedColumn(source, _rules(image, self.settings), manner)
         return known
 
-    def _written(self, values: Values, form: Form, edit: Edit | None = None) -> Same | Written:
+    def _written(self, values: Values, form: Form, edit: Edit | None = None) -> SharedValue | WrittenJson:
         """Return BSON values as JSON; one null for all if the block has no value."""
         part = self._part(values)
         if not (part.places >= 0).any():
-            return Same(None)
-        return Written(texts.values(self.segment.data, part, form, edit))
+            return SharedValue(None)
+        return WrittenJson(texts.values(self.segment.data, part, form, edit))
 
-    def _document(self, values: Values) -> Same | Written:
+    def _document(self, values: Values) -> SharedValue | WrittenJson:
         form = texts.document_form(self.settings)
         return self._written(values, form, None if self.edits is None else self.edits.documents)
 
-    def _patch(self) -> Same | Written:
+    def _patch(self) -> SharedValue | WrittenJson:
         form = texts.document_form(self.settings)
         return self._written(self.images.patch, form, None if self.edits is None else self.edits.entries)
 
-    def _update(self) -> Same | Written:
+    def _update(self) -> SharedValue | WrittenJson:
         found = self.images
         updated, removed, truncated = (self._part(part) for part in (found.updated, found.removed, found.truncated))
         if not (updated.places >= 0).any():
-            return Same(None)
-        return Written(texts.update_descriptions(self.segment.data, updated, removed, truncated, self.edits))
+            return SharedValue(None)
+        return WrittenJson(texts.update_descriptions(self.segment.data, updated, removed, truncated, self.edits))
 
-    def _increments(self) -> pa.Array | Same:
+    def _increments(self) -> pa.Array | SharedValue:
         """Return the increments of the timestamps; -1 for documents that a snapshot has read (not in the 1.1
         format)."""
         if self.segment.read_ns and not self.settings.legacy:
-            return Same(-1)
+            return SharedValue(-1)
         return pa.array(self.segment.time[self.low : self.high] & 0xFFFFFFFF)
 
-    def _snapshots(self) -> pa.Array | Same:
+    def _snapshots(self) -> pa.Array | SharedValue:
         if self.segment.markers is None:
-            return Same(marker_text(Marker.FALSE, self.settings.events))
+            return SharedValue(marker_text(Marker.FALSE, self.settings.events))
         return _marker_texts(self.settings.events)
 
-    def _hashes(self) -> pa.Array | Same:
+    def _hashes(self) -> pa.Array | SharedValue:
         segment = self.segment
         if segment.hash is None or segment.hashed is None:
-            return Same(None)
+            return SharedValue(None)
         return _numbers(segment.hash[self.low : self.high], segment.hashed[self.low : self.high])
 
-    def _orders(self) -> pa.Array | Same:
+    def _orders(self) -> pa.Array | SharedValue:
         if self.segment.order is None:
-            return Same(None)
+            return SharedValue(None)
         orders = self.segment.order[self.low : self.high]
         return _numbers(orders, orders > 0)
 
-    def _of_images(self, values: Int64s, known: npt.NDArray[np.bool_]) -> pa.Array | Same:
+    def _of_images(self, values: Int64s, known: npt.NDArray[np.bool_]) -> pa.Array | SharedValue:
         return _numbers(values[self.low : self.high], known[self.low : self.high])
 
-    def _update_part(self, name: str) -> Same | Written:
+    def _update_part(self, name: str) -> SharedValue | WrittenJson:
         """Return a part of `updateDescription`; null if there is none."""
         found = self.images
         parts = {"updatedFields": found.updated, "removedFields": found.removed, "truncatedArrays": found.truncated}
         part = self._part(parts[name])
-        return Written(texts.update_part(self.segment.data, part, name, self.edits))
+        return WrittenJson(texts.update_part(self.segment.data, part, name, self.edits))
 
-    def _orders_in(self, orders: Int64s | None) -> pa.Array | Same:
+    def _orders_in(self, orders: Int64s | None) -> pa.Array | SharedValue:
         """Return numbers of changes in their transactions; null outside of transactions."""
         if orders is None:
-            return Same(None)
+            return SharedValue(None)
         return _numbers(orders[self.low : self.high], orders[self.low : self.high] > 0)
 
-    def _transaction_ids(self) -> pa.Array | Same:
+    def _transaction_ids(self) -> pa.Array | SharedValue:
         """Return the names of the transactions of numbered changes; null outside of transactions."""
         total = self.segment.total_order
         if total is None or not total[self.low : self.high].any():
-            return Same(None)
+            return SharedValue(None)
         ids = texts.transaction_names(self.segment, self.images, self.low, self.high)
         return pc.if_else(pa.array(total[self.low : self.high] > 0), pa.array(ids, pa.string()), None)
 
-    def _transaction(self) -> Same | Written:
+    def _transaction(self) -> SharedValue | WrittenJson:
         """Return the `transaction` block of each change; null if it has none."""
         segment = self.segment
         if segment.total_order is None or segment.table_order is None:
-            return Same(None)
+            return SharedValue(None)
         total, table = segment.total_order[self.low : self.high], segment.table_order[self.low : self.high]
         if not total.any():
-            return Same(None)
+            return SharedValue(None)
         ids = texts.transaction_names(segment, self.images, self.low, self.high)
         names_of = pa.array([None if name is None else quoted(name) for name in ids], pa.string())
         parts = pc.binary_join_element_wise(
             '{"id":', names_of, ',"total_order":', pa.array(total).cast(pa.string()),
             ',"data_collection_order":', pa.array(table).cast(pa.string()), "}", "",
         )  # fmt: skip
-        return Written(text_fragment(pc.if_else(pa.array(total > 0), parts, "null")))
+        return WrittenJson(text_fragment(pc.if_else(pa.array(total > 0), parts, "null")))
 
-    _MAKERS: ClassVar[dict[str, Callable[[DocumentChunk], pa.Array | Same | Written]]] = {
+    _MAKERS: ClassVar[dict[str, Callable[[DocumentChunk], pa.Array | SharedValue | WrittenJson]]] = {
         "id": lambda self: self._written(self.images.key, texts.key_form(self.settings)),
         "before": lambda self: self._document(self.images.before),
         "after": lambda self: self._document(self.images.after),
@@ -320,7 +320,7 @@ class DocumentChunk:
         "increment": _increments,
         "hash": _hashes,
         "order": _orders,
-        "initial": lambda self: Same(self.segment.kind == READ),
+        "initial": lambda self: SharedValue(self.segment.kind == READ),
         "marker": _snapshots,
         "wall_ms": lambda self: pa.array(self._ns // 1_000_000),
         "wall_us": lambda self: pa.array(self._ns // 1000),
@@ -328,7 +328,7 @@ class DocumentChunk:
         "session": lambda self: self._written(self.images.session, STRICT),
         "transaction_number": lambda self: self._of_images(self.images.transaction, self.images.has_transaction),
         "wall_time": lambda self: self._of_images(self.images.wall_ms, self.images.has_wall),
-        "made_ms": lambda self: Same(self.now // 1_000_000),
+        "made_ms": lambda self: SharedValue(self.now // 1_000_000),
         "transaction": _transaction,
         "transaction.id": _transaction_ids,
         "transaction.total_order": lambda self: self._orders_in(self.segment.total_order),
@@ -380,10 +380,10 @@ def _rules(image: str, settings: MongoSettings) -> Rules:
     return Rules(texts.document_form(settings), is_patch=image == "patch", turned=settings.legacy)
 
 
-def _numbers(values: Int64s, known: npt.NDArray[np.bool_]) -> pa.Array | Same:
+def _numbers(values: Int64s, known: npt.NDArray[np.bool_]) -> pa.Array | SharedValue:
     """Return numbers, null unless known."""
     if not known.any():
-        return Same(None)
+        return SharedValue(None)
     return pa.array(values) if known.all() else pa.array(values, mask=~known)
 
 

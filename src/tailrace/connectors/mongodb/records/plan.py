@@ -14,7 +14,7 @@ from tailrace.events import names
 from tailrace.events.headers import context
 from tailrace.events.table_plan import AnyPlan, compiled_record
 from tailrace.records.layout import RecordLayout
-from tailrace.records.transform import LeftOut, behind_delete, rewritten
+from tailrace.records.transform import LeftOutRecords, behind_delete, rewritten
 
 TOMBSTONE = 0
 
@@ -29,9 +29,9 @@ class CollectionPlan:
     namespace: Namespace
     settings: MongoSettings
     kept: dict[Hashable, Any] = field(default_factory=dict, compare=False)
-    _kinds: dict[int, AnyPlan | LeftOut | None] = field(default_factory=dict, compare=False)
+    _kinds: dict[int, AnyPlan | LeftOutRecords | None] = field(default_factory=dict, compare=False)
 
-    def kind(self, code: int) -> AnyPlan | LeftOut | None:
+    def kind(self, code: int) -> AnyPlan | LeftOutRecords | None:
         """Return the records of an operation, or, for TOMBSTONE, the tombstones; None if a transform leaves them out.
 
         Raises Refused, and ConversionError.

@@ -26,10 +26,10 @@ from tailrace.connectors.mongodb.snapshot.chunks import condition, encoded_id, i
 from tailrace.connectors.mongodb.values import fields
 from tailrace.process.runtime import Runtime
 from tailrace.snapshot.conditions import refusal
-from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Unusable
+from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, UnusableTable
 from tailrace.snapshot.pace import ReadingPace
 from tailrace.snapshot.signals import Signal
-from tailrace.snapshot.windows import Found, Void, Watermark, Window, Windows, WindowSource
+from tailrace.snapshot.windows import FoundChunks, Watermark, Window, Windows, WindowSource, WindowVoid
 
 if TYPE_CHECKING:
     from pymongo import MongoClient
@@ -67,7 +67,7 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class ClosingPlace:
     """The timestamp of the closing watermark, and the position at which the batch ends."""
 
     time: int
@@ -76,11 +76,11 @@ class Closed:
 
 Documents = tuple[Namespace, Answer, fields.Int64s]
 """Some documents of one collection, in the order of their `_id`, and their places in the answer."""
-DocumentsWindow = Window[int, Documents, Closed]
-Incremental = Windows[LogPlace, int, Documents, Closed, Changes, Segment]
+DocumentsWindow = Window[int, Documents, ClosingPlace]
+Incremental = Windows[LogPlace, int, Documents, ClosingPlace, Changes, Segment]
 
 
-class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segment]):
+class MongoWindows(WindowSource[LogPlace, int, Documents, ClosingPlace, Changes, Segment]):
     """Opens the windows of a query; implements WindowSource. The View of a window is the timestamp of its opening
     watermark: documents are read as of this time or later.
 
@@ -139,8 +139,8 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segme
         with _void_where_away():
             yield opened_at
 
-    def locate(self, at: LogPlace, closing: Watermark | None, closed_at: int) -> Closed:
-        """Return the end of the window once the log has been read up to the closing watermark. Raises Void after
+    def locate(self, at: LogPlace, closing: Watermark | None, closed_at: int) -> ClosingPlace:
+        """Return the end of the window once the log has been read up to the closing watermark. Raises WindowVoid after
         WINDOW_SECONDS."""
         opened, upto = at.log, Position(closed_at, WHOLE)
         opened.spool.require(upto)
@@ -150,10 +150,10 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segme
             marked = closing is not None and at.feed.reached_position.time >= closed_at
             if marked or opened.has_read(upto):
                 # in a batch without changes this is the batch's start
-                return Closed(closed_at, opened.plan_upto(at.start, upto))
+                return ClosingPlace(closed_at, opened.plan_upto(at.start, upto))
             opened.wait_for_next(0.05)
         log.warning("a window of an incremental snapshot is void: the log is behind")
-        raise Void
+        raise WindowVoid
 
     # --- the log -------------------------------------------------------------------------------------------------
 
@@ -191,13 +191,13 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segme
 
     # --- documents -----------------------------------------------------------------------------------------------
 
-    def next_chunks(self, view: int, state: IncrementalSnapshot, count: int) -> Found[Documents]:
+    def next_chunks(self, view: int, state: IncrementalSnapshot, count: int) -> FoundChunks[Documents]:
         from pymongo.errors import OperationFailure
 
         collection, cursor = state.current, state.cursor
         namespace = (collection.schema, collection.table)
         if not self._is_captured(*namespace):
-            raise Unusable("UNKNOWN_SCHEMA")
+            raise UnusableTable("UNKNOWN_SCHEMA")
         if collection.surrogate:
             log.warning("signal %s: MongoDB's documents have no surrogate key; %s is read by _id", state.id, collection)
         try:
@@ -210,13 +210,13 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segme
             if is_passing(error):
                 raise
             log.warning("%s cannot be read for the incremental snapshot (%s)", collection, type(error).__name__)
-            raise Unusable("SQL_EXCEPTION") from None
+            raise UnusableTable("SQL_EXCEPTION") from None
         if not found:
-            return Found([], cursor)
+            return FoundChunks([], cursor)
         answer, starts = found[-1]
         rows = cursor.rows + sum(len(starts) for _, starts in found)
         moved = Cursor((_id(answer, int(starts[-1])),), cursor.maximum, rows)
-        return Found([(namespace, *part) for part in found], moved, count)
+        return FoundChunks([(namespace, *part) for part in found], moved, count)
 
     def _maximum(self, collection: Collection, after: int) -> str | None:
         """Return the greatest `_id`, as plans hold it; None for an empty collection."""
@@ -267,7 +267,7 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segme
 
 @contextmanager
 def _void_where_away() -> Iterator[None]:
-    """Turn the error of an unreachable server into Void. The reader of the log counts such failures."""
+    """Turn the error of an unreachable server into WindowVoid. The reader of the log counts such failures."""
     from pymongo.errors import PyMongoError
 
     try:
@@ -276,7 +276,7 @@ def _void_where_away() -> Iterator[None]:
         if not is_passing(error):
             raise
         log.warning("a window of an incremental snapshot is void (%s)", type(error).__name__)
-        raise Void from None
+        raise WindowVoid from None
 
 
 def _signal(rows: Rows, row: int) -> Signal | None:

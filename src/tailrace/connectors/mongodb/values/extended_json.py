@@ -56,7 +56,7 @@ _DB_POINTER, _CODE, _SYMBOL, _SCOPED, _INT32, _TIMESTAMP, _INT64, _DECIMAL = ran
 _MIN_KEY, _MAX_KEY = fields.MIN_KEY, fields.MAX_KEY
 
 
-class Seen(NamedTuple):
+class SeenNames(NamedTuple):
     """The names of documents of one thread, in a table of slots.
 
     A slot belongs to the document with its serial number; `names` is the place where its name begins. After the slots
@@ -81,7 +81,7 @@ class Levels(NamedTuple):
 
 
 @kernel(leaf=True)
-def names_differ(data: Bytes, begin: int, end: int, seen: Seen) -> bool:
+def names_differ(data: Bytes, begin: int, end: int, seen: SeenNames) -> bool:
     """Return True if the elements from `begin` to `end` are complete and have distinct names, as far as the table can
     tell.
 
@@ -277,7 +277,7 @@ def put_code(data: Bytes, place: int, size: int, form: f.Compiled, out: Bytes, a
 
 @kernel(leaf=True, inlined=True)
 def open_level(
-    data: Bytes, kind: int, place: int, size: int, form: f.Compiled, seen: Seen, levels: Levels, depth: int,
+    data: Bytes, kind: int, place: int, size: int, form: f.Compiled, seen: SeenNames, levels: Levels, depth: int,
     out: Bytes, at: Int,
 ) -> tuple[Int, int]:  # fmt: skip
     """Write the beginning of a document, an array or code with a scope, and push the level.
@@ -313,7 +313,7 @@ def put_name(data: Bytes, name: int, end: int, form: f.Compiled, out: Bytes, at:
 
 @kernel(leaf=True, inlined=True)
 def put_value(
-    data: Bytes, kind: int, position: int, form: f.Compiled, seen: Seen, levels: Levels, out: Bytes, at: Int
+    data: Bytes, kind: int, position: int, form: f.Compiled, seen: SeenNames, levels: Levels, out: Bytes, at: Int
 ) -> Int:
     """Write the value of type `kind` at `position`, with everything in it; LEFT or NO_ROOM if it cannot be written."""
     room = len(out) - _SPARE
@@ -365,7 +365,7 @@ def put_value(
 
 @kernel
 def write(
-    data: Bytes, places: Int64s, kinds: Bytes, start: int, form: f.Compiled, seen: Seen, out: Bytes,
+    data: Bytes, places: Int64s, kinds: Bytes, start: int, form: f.Compiled, seen: SeenNames, out: Bytes,
     offsets: Int64s, left: Bytes,
 ) -> Int:  # fmt: skip
     """Write the values from row `start` on into `out`. Return the first row without room, or the number of rows.
@@ -453,13 +453,13 @@ def _first_guess(data: Bytes, count: int) -> int:
     return 2 * len(data) + 64 * count + 4096
 
 
-def _seen() -> Seen:
+def _seen() -> SeenNames:
     """Return this thread's table of names."""
     if not hasattr(_local, "seen"):
         serials = np.zeros(SLOTS + 2, np.int64)
         serials[SLOTS + 1] = secrets.randbits(32)
-        _local.seen = Seen(serials, np.zeros(SLOTS, np.int64))
-    found: Seen = _local.seen
+        _local.seen = SeenNames(serials, np.zeros(SLOTS, np.int64))
+    found: SeenNames = _local.seen
     return found
 
 

@@ -31,7 +31,7 @@ WHOLE = 254
 """Written instead of a type for a document that is not searched."""
 
 
-class Reading(NamedTuple):
+class WalkRules(NamedTuple):
     """The rules of a walk.
 
     `narrow`: an int64 that fits into an int32 counts as one, as texts without wrappers read. `spread`: arrays are shown
@@ -156,7 +156,7 @@ def _scope_of(data: Bytes, place: int, size: int) -> int:
 
 
 @kernel(leaf=True, inlined=True)
-def _opened(data: Bytes, kind: int, position: int, size: int, reading: Reading, depth: int) -> tuple[int, int]:
+def _opened(data: Bytes, kind: int, position: int, size: int, reading: WalkRules, depth: int) -> tuple[int, int]:
     """Return the beginning of a document's or array's elements, and its kind; LEFT if it must be read in the plain
     way."""
     inner, sort = position, _NAMED
@@ -214,7 +214,7 @@ def _put_name(data: Bytes, name: int, end: int, out: Bytes, at: int) -> int:
 
 
 @kernel(leaf=True, inlined=True)
-def _is_whole(data: Bytes, kind: int, name: int, end: int, depth: int, reading: Reading) -> bool:
+def _is_whole(data: Bytes, kind: int, name: int, end: int, depth: int, reading: WalkRules) -> bool:
     """Return True if the element is the document that counts as a leaf."""
     if depth != 1 or kind != _DOCUMENT or len(reading.whole) == 0 or end - name != len(reading.whole):
         return False
@@ -226,7 +226,7 @@ def _is_whole(data: Bytes, kind: int, name: int, end: int, depth: int, reading: 
 
 @kernel(leaf=True)
 def _walk(
-    data: Bytes, kind: int, position: int, reading: Reading, levels: _Levels, marks: _Marks, out: Bytes, at: int,
+    data: Bytes, kind: int, position: int, reading: WalkRules, levels: _Levels, marks: _Marks, out: Bytes, at: int,
     leaves: Int64s, leaf: int,
 ) -> tuple[int, int]:  # fmt: skip
     """Write the shape of a value. Return its end, or LEFT, and the number of leaves so far."""
@@ -280,7 +280,7 @@ def _walk(
 
 @kernel
 def tell(
-    data: Bytes, places: Int64s, kinds: Bytes, reading: Reading, out: Bytes, offsets: npt.NDArray[np.int32],
+    data: Bytes, places: Int64s, kinds: Bytes, reading: WalkRules, out: Bytes, offsets: npt.NDArray[np.int32],
     leaves: Int64s, starts: Int64s, left: Bytes,
 ) -> int:  # fmt: skip
     """Write the shapes of values: that of row r ends at offsets[r + 1], and its first leaf is leaves[starts[r]].
@@ -312,7 +312,7 @@ def element_places(
 ) -> int:
     """Write the places and types of the elements of the arrays at `places`; those of row r end at offsets[r + 1].
 
-    Return their number; an empty `found` only counts them. The arrays must be sound. `narrow` is as in Reading.
+    Return their number; an empty `found` only counts them. The arrays must be sound. `narrow` is as in WalkRules.
     """
     count = 0
     for row in range(len(places)):

@@ -29,10 +29,10 @@ from tailrace.connectors.postgres.log.identity import (
 from tailrace.connectors.postgres.log.in_progress import AfterCommit, StreamedTransactions
 from tailrace.connectors.postgres.log.indexed_run import Rows
 from tailrace.connectors.postgres.log.indexing import MESSAGE_NAME, IndexedStep, Indexer
-from tailrace.connectors.postgres.log.reading import Connections, ReaderSettings, Since, Wanted
+from tailrace.connectors.postgres.log.reading import Connections, LogSelection, ReaderSettings, StartPosition
 from tailrace.connectors.postgres.log.slices import Slices, slices
 from tailrace.connectors.postgres.log.slot import Slot
-from tailrace.connectors.postgres.log.visible import Streamed
+from tailrace.connectors.postgres.log.visibility import UnsettledTransactions
 from tailrace.connectors.postgres.protocol.position import (
     Committed,
     FlushedLsn,
@@ -77,10 +77,10 @@ class PostgresFeed:
         *,
         database: str,
         relations: Relations,
-        since: Since,
-        wanted: Wanted,
+        since: StartPosition,
+        wanted: LogSelection,
         comments: bool = False,
-        streamed: Streamed | None = None,
+        streamed: UnsettledTransactions | None = None,
         runtime: Runtime = THREADS,
     ) -> None:
         self.settings = settings

@@ -15,12 +15,12 @@ from tailrace.columns import Column as TableColumn
 from tailrace.columns.batch import position_texts
 from tailrace.columns.logical import INT64, STRING
 from tailrace.connectors.postgres.protocol.position import lsn_text, transactions_of
-from tailrace.connectors.postgres.values import declared
+from tailrace.connectors.postgres.values import declared_types
 from tailrace.connectors.postgres.values.conversions import plan_columns, plan_key
 from tailrace.events.control_records import numbered_name
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import BlockRecords, ChangePlace, PlainSource
-from tailrace.records.columns import Same
+from tailrace.records.columns import SharedValue
 from tailrace.records.layout import CHANGE, SOURCE, TRANSACTION, Column, Constant, Member, Node, Text
 from tailrace.values.conversion import ColumnPlan
 
@@ -64,10 +64,10 @@ class _PostgresBlock:
             "xid": parts.xid,
             "lsn": known_lsn,
             "shown_lsn": shown_lsn,
-            "xmin": Same(batch.xmin),
+            "xmin": SharedValue(batch.xmin),
         }
 
-    def values(self, name: str) -> pa.Array | Same:
+    def values(self, name: str) -> pa.Array | SharedValue:
         return self._values[name]
 
     def positions(self) -> pa.Array:
@@ -112,7 +112,7 @@ class PostgresForm:
         return frozenset(one.name for one in table.columns if one.default is not None or one.generated or one.filled)
 
     def is_text(self, column: TableColumn) -> bool:
-        return declared.is_text(column)
+        return declared_types.is_text(column)
 
     def parts(self, batch: ChangeBatch, settings: EventSettings) -> _PostgresParts:
         return _PostgresParts(batch, settings)

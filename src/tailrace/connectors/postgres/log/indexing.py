@@ -37,7 +37,7 @@ _SEVERAL = -2
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class IndexerState:
     """State of an indexer after the last run that was kept: all that the index of the next run depends on.
 
     Rows up to and including `position` are dropped. `last_end` is the end LSN of the last commit that was not left
@@ -65,7 +65,7 @@ class IndexedStep(contracts.Step[LogPosition, Rows]):
     """
 
     run: IndexedRun
-    after: Reached
+    after: IndexerState
 
 
 @dataclass(slots=True)
@@ -145,11 +145,11 @@ class Indexer:
         self._takes = takes
         self._skip = skip
         self._tables = tables
-        self.reached = Reached(position, position.end_lsn or -1, position.at_us)
+        self.reached = IndexerState(position, position.end_lsn or -1, position.at_us)
 
     def reset(self) -> None:
         """Forget the open transaction and the table versions: a new decoding session sends both again."""
-        forgotten = Reached(self.reached.position, self.reached.last_end, self.reached.last_us)
+        forgotten = IndexerState(self.reached.position, self.reached.last_end, self.reached.last_us)
         self.reached = replace(forgotten, unchanged=self.reached.unchanged)
 
     @property
@@ -229,7 +229,7 @@ class Indexer:
         """Return the step of an indexed run: the run and the state after it."""
         before = self.reached
         opened, next_ordinal = _still_open(before, run)
-        after = Reached(
+        after = IndexerState(
             position=indexed.leads_to(before.position),
             last_end=int(run.seen[-1]),
             last_us=int(run.ends.at_us[-1]) if len(run.ends.at_us) else before.last_us,
@@ -427,8 +427,8 @@ def _check_order(
         raise DecodeError("a change outside of a transaction", int(offsets[low[int(np.argmax(outside != 0))]]))
 
 
-def _still_open(before: Reached, run: _Marked) -> tuple[tuple[int, int, int, int] | None, int]:
-    """Return the transaction that is open at the end of the run, as `Reached.open`, and its changes so far."""
+def _still_open(before: IndexerState, run: _Marked) -> tuple[tuple[int, int, int, int] | None, int]:
+    """Return the transaction that is open at the end of the run, as `IndexerState.open`, and its changes so far."""
     last_begin = int(run.begins[-1]) if len(run.begins) else -1
     last_commit = int(run.commits[-1]) if len(run.commits) else -1
     if last_begin < 0 and last_commit < 0 and before.open is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.log.identity import ServerId
-from tailrace.connectors.postgres.log.visible import Visible
+from tailrace.connectors.postgres.log.visibility import VisibleTransactions
 from tailrace.connectors.postgres.options import stream_parameters
 from tailrace.connectors.postgres.protocol.position import LogPosition, TargetLsn
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
@@ -79,7 +79,7 @@ class ReaderSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Since:
+class StartPosition:
     """Start of reading: behind the position `log`.
 
     `server` is the server whose log was read before, up to `reached_lsn`; the log of another server is refused. None:
@@ -92,7 +92,7 @@ class Since:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LogSelection:
     """Selection of what is read from the log.
 
     `visible` are the transactions whose changes a snapshot has shown already. With `target_lsn` reading ends there: no
@@ -102,7 +102,7 @@ class Wanted:
     delivered.
     """
 
-    visible: Visible | None = None
+    visible: VisibleTransactions | None = None
     target_lsn: TargetLsn | None = None
     numbered_without: frozenset[str] | None = None
     takes: Callable[[str], bool] | None = None

@@ -52,10 +52,10 @@ class PostgresRowLog:
     def last_changes(
         self, parts: Sequence[tuple[RowRun[RowPositions, Transactions], Int64s]], table: TableSchema, most: int
     ) -> list[Flags] | None:
-        from tailrace.connectors.postgres.protocol import lasting
+        from tailrace.connectors.postgres.protocol import last_changes
 
         messages = [(run.data, run.offsets, run.rows[rows]) for run, rows in parts]
-        return lasting.standing(messages, _indexes(table, table.key), len(table.columns), most)
+        return last_changes.standing(messages, _indexes(table, table.key), len(table.columns), most)
 
     def decode(self, segment: Segment) -> ChangeBatch:
         from tailrace.connectors.postgres.protocol.decoder import decode

@@ -15,7 +15,7 @@ from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.config import TableFilter
 from tailrace.connectors.postgres.schema.evolution import (
     FIRST_USER_OID,
-    Present,
+    CatalogState,
     PresentColumn,
     PresentIndex,
     PresentType,
@@ -200,7 +200,7 @@ class Catalog:
     def attributes(self, tables: Sequence[TableSchema]) -> dict[int, Attributes]:
         """Return by oid the attributes of `tables`, which `schemas` gave, that Relation messages do not carry."""
         shown = self.present([table.oid for table in tables])
-        types = Present(0, 0)
+        types = CatalogState(0, 0)
         self.add_types(types, (column.type_oid for table in tables for column in table.columns))
         found = {}
         for table in tables:
@@ -222,11 +222,11 @@ class Catalog:
             )
         return found
 
-    def present(self, oids: Iterable[int]) -> dict[int, Present]:
+    def present(self, oids: Iterable[int]) -> dict[int, CatalogState]:
         """Return the catalog's state of each table, without its types; a table that is gone has no columns."""
         rows = self._connection.execute(_PRESENT, (self._comments, list(oids))).fetchall()
         return {
-            oid: Present(
+            oid: CatalogState(
                 next_xid,
                 lsn,
                 tuple(
@@ -261,7 +261,7 @@ class Catalog:
         """
         return self._connection.execute(_ALTERS, (str(xid), oid)).fetchone() is not None
 
-    def add_types(self, present: Present, oids: Iterable[int]) -> None:
+    def add_types(self, present: CatalogState, oids: Iterable[int]) -> None:
         """Add to `present` the user-defined types among `oids`, and the types of which they consist, read anew."""
         wanted = {oid for oid in oids if oid >= FIRST_USER_OID}
         if not wanted:

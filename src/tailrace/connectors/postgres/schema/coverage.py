@@ -469,7 +469,7 @@ def kept(coverages: Mapping[int, Coverage], captured: Sequence[CapturedTable]) -
     return found
 
 
-class Carried:
+class CarriedTables:
     """The tables, columns and rows that a snapshot reads: all, or for a copy only those that changes carry.
 
     `coverages` are those of the captured tables by oid; None: everything is read.
@@ -506,7 +506,7 @@ class Carried:
         return None if one is None else one.rows
 
 
-EVERYTHING = Carried()
+EVERYTHING = CarriedTables()
 
 
 def carried(
@@ -516,7 +516,7 @@ def carried(
     captured: Sequence[CapturedTable],
     *,
     as_it_is: bool = False,
-) -> Carried:
+) -> CarriedTables:
     """Return the choice for captured tables, by the present catalog.
 
     It is everything if no copy is kept, or if no changes follow the snapshot. `as_it_is` is that of `read`; without it
@@ -524,4 +524,4 @@ def carried(
     """
     if not settings.copies or not snapshot_mode(config).streams:
         return EVERYTHING
-    return Carried(read(connection, config, captured, as_it_is=as_it_is))
+    return CarriedTables(read(connection, config, captured, as_it_is=as_it_is))

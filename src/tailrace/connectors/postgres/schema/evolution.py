@@ -70,7 +70,7 @@ class PresentType:
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
+class CatalogState:
     """The catalog's state of one table, read when `next_xid` (64 bits) was the next transaction id.
 
     All that it shows was committed before `lsn`. A table that is gone has no columns. `types` are the user-defined
@@ -114,7 +114,7 @@ def is_after(xid: int, other: int) -> bool:
 class _Judge:
     """Judges whether rows of the catalog are newer than a moment, and keeps the oldest id of the newer ones."""
 
-    def __init__(self, present: Present, at: Moment) -> None:
+    def __init__(self, present: CatalogState, at: Moment) -> None:
         self._next = present.next_xid
         self._at = _nearest(at.xid, present.next_xid)
         # True if nothing has been committed since the moment's own transaction
@@ -159,7 +159,7 @@ class _Judge:
 
 
 def evolve(
-    relation: Relation, older: Attributes | None, present: Present, at: Moment, resent: bool
+    relation: Relation, older: Attributes | None, present: CatalogState, at: Moment, resent: bool
 ) -> tuple[Attributes, int]:
     """Return the attributes in effect at `at`, and the oldest transaction id (32 bits) whose work was held back, or 0.
 
@@ -212,7 +212,7 @@ def evolve(
     return replace(found, columns=columns, past_file=past_file), judge.held
 
 
-def _came_with(number: int, present: Present) -> bool:
+def _came_with(number: int, present: CatalogState) -> bool:
     """Return True if the table's file may come from the statement that added the column.
 
     False if it comes from a later one, as TRUNCATE. The table's row in pg_class was last written when that column, or
@@ -237,7 +237,7 @@ def retyped(older: Attributes, newer: Attributes) -> list[str]:
 
 
 def _counted(
-    sent: Sequence[RelationColumn], named: Mapping[str, int], present: Present, judge: _Judge
+    sent: Sequence[RelationColumn], named: Mapping[str, int], present: CatalogState, judge: _Judge
 ) -> list[int] | None:
     """Return the number of each column of a Relation message by counting; None if counting is not reliable.
 
@@ -281,7 +281,7 @@ def _numbers(
     sent: Sequence[RelationColumn],
     named: Mapping[str, int],
     known: Mapping[int, ColumnFacts],
-    present: Present,
+    present: CatalogState,
     judge: _Judge,
 ) -> list[int]:
     """Return the number of each column of a Relation message: by name, else by its place between its neighbours."""
@@ -402,7 +402,7 @@ def _indexes(
     return tuple(sorted(found.values(), key=lambda index: index.oid))
 
 
-def has_doubtful_key(attributes: Attributes, relation: Relation, present: Present) -> bool:
+def has_doubtful_key(attributes: Attributes, relation: Relation, present: CatalogState) -> bool:
     """Return True if the index of the table's key was dropped, and neither message nor catalog tells when.
 
     An index over the same columns in its place, as REINDEX CONCURRENTLY makes it, leaves no doubt.

@@ -9,7 +9,14 @@ from dataclasses import dataclass, field, replace
 from tailrace.columns.table import Column, TableSchema
 from tailrace.connectors.postgres.protocol.pgoutput import Relation
 from tailrace.connectors.postgres.schema.catalog import Catalog
-from tailrace.connectors.postgres.schema.evolution import Moment, Present, evolve, has_doubtful_key, is_after, retyped
+from tailrace.connectors.postgres.schema.evolution import (
+    CatalogState,
+    Moment,
+    evolve,
+    has_doubtful_key,
+    is_after,
+    retyped,
+)
 from tailrace.connectors.postgres.schema.history import Attributes, SchemaHistory
 from tailrace.errors import ConnectionFailed
 from tailrace.process.runtime import THREADS, Runtime
@@ -59,7 +66,7 @@ class Relations:
         self._captured = captured
         self._admit = admit
         self._catalog: Catalog | None = None
-        self._present: dict[int, Present] = {}
+        self._present: dict[int, CatalogState] = {}
         self._expected: set[int] = set()
         self._known = _Known()
         # The state at the last `keep` and the number of versions then; None if nothing has changed since.
@@ -144,7 +151,7 @@ class Relations:
             return found
         # The start position is inside a transaction that has altered the table. The transaction is read from its
         # beginning, and the history has the table at the position. Changes before the position are not delivered again.
-        return evolve(relation, found, Present(at.xid + 1, at.commit_lsn), at, resent=False)[0]
+        return evolve(relation, found, CatalogState(at.xid + 1, at.commit_lsn), at, resent=False)[0]
 
     def _decide(self, relation: Relation, at: Moment, resent: bool) -> Attributes:
         oid = relation.relation_id
@@ -173,7 +180,7 @@ class Relations:
         self.history.add(oid, at.place, attributes)
         return attributes
 
-    def _read(self, relation: Relation, at: Moment) -> Present:
+    def _read(self, relation: Relation, at: Moment) -> CatalogState:
         """Return the catalog's present state of the table, with the alterations of the transaction at `at`.
 
         Raises ConnectionFailed if these stay invisible to other sessions for too long.

@@ -20,7 +20,7 @@ Row = tuple[bytes | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Superseded:
+class SupersededRows:
     """Rows of one table that the changes of a batch supersede.
 
     `keys` are the keys with changes, in the form of `key_texts`. A table without a key has `rows` instead: the values
@@ -57,10 +57,10 @@ class Superseded:
         return columns
 
 
-NOTHING = Superseded()
+NOTHING = SupersededRows()
 
 
-class Unclear(Exception):
+class NotComparable(Exception):
     """Changes cannot be compared with rows: the table's columns have changed, or the log does not carry a key."""
 
 
@@ -69,10 +69,10 @@ def superseded(
     identity: tuple[str, ...],
     changes: Iterable[ChangeBatch],
     is_shown: Callable[[ChangeBatch], Flags],
-) -> Superseded:
+) -> SupersededRows:
     """Return the rows that `changes` of `table` supersede; the columns `identity`, if any, identify a row.
 
-    `is_shown` returns a mask of the changes that the snapshot shows. Raises Unclear.
+    `is_shown` returns a mask of the changes that the snapshot shows. Raises NotComparable.
     """
     keys: list[pa.Array] = []
     rows: Counter[Row] = Counter()
@@ -80,28 +80,28 @@ def superseded(
     logged = {column.name: column.type_oid for column in table.columns if not column.generated}
     for batch in changes:
         if (batch.op == ord("t")).any():
-            return Superseded(everything=True)
+            return SupersededRows(everything=True)
         if identity:
             keys += _changed_keys(batch, identity)
         elif batch.before is not None:
             # the log also carries columns that the options leave out of the rows
             if not logged.items() <= {column.name: column.type_oid for column in batch.table.columns}.items():
-                raise Unclear
+                raise NotComparable
             gone = ~is_shown(batch)
             if batch.before.present is not None:
                 gone &= batch.before.present
             named = [batch.before.columns[batch.table.index(name)] for name in logged]
             rows.update(zip(*(column.filter(pa.array(gone)).to_pylist() for column in named), strict=True))
     if identity:
-        return Superseded(pa.concat_arrays(keys).unique()) if keys else NOTHING
-    return Superseded(rows=tuple(rows.items()), columns=tuple(logged))
+        return SupersededRows(pa.concat_arrays(keys).unique()) if keys else NOTHING
+    return SupersededRows(rows=tuple(rows.items()), columns=tuple(logged))
 
 
 def _changed_keys(batch: ChangeBatch, identity: tuple[str, ...]) -> list[pa.Array]:
-    """Return the keys in both images of the changes. Raises Unclear if a change has none."""
+    """Return the keys in both images of the changes. Raises NotComparable if a change has none."""
     names = [column.name for column in batch.table.columns]
     if any(name not in names for name in identity):
-        raise Unclear
+        raise NotComparable
     found = []
     known = np.zeros(len(batch), np.bool_)
     for image in (batch.before, batch.after):
@@ -112,7 +112,7 @@ def _changed_keys(batch: ChangeBatch, identity: tuple[str, ...]) -> list[pa.Arra
         found.append(texts.filter(pa.array(carried)).drop_null())
         known |= carried & texts.is_valid().to_numpy(zero_copy_only=False)
     if not known.all():
-        raise Unclear
+        raise NotComparable
     return found
 
 

@@ -12,7 +12,7 @@ from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.server.arrow import KeptConnection
 from tailrace.connectors.postgres.server.causes import hidden_rows
 from tailrace.connectors.postgres.server.connection import Address
-from tailrace.connectors.postgres.snapshot.keyed import OPERATORS, literal
+from tailrace.connectors.postgres.snapshot.key_chunks import OPERATORS, literal
 from tailrace.connectors.postgres.snapshot.session import locking, only, qualified, quoted
 from tailrace.errors import ConnectionFailed
 from tailrace.events.reselection import Found, Key, Unreadable

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.table import TableId, TableSchema
-from tailrace.connectors.postgres.log.visible import Visible
+from tailrace.connectors.postgres.log.visibility import VisibleTransactions
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.server.connection import hold_open, own_path
 from tailrace.connectors.postgres.snapshot import conditions
@@ -115,7 +115,7 @@ class SnapshotSession:
         ).fetchone()
         assert row is not None
         self.name: str = row[0]
-        self.visible = Visible.parse(row[1], row[2])
+        self.visible = VisibleTransactions.parse(row[1], row[2])
         # A transaction id that no change of the log has. It is assigned to a short transaction, because in this long
         # one it would hold up the creation of other slots. That transaction's end also puts a record between the
         # snapshot's LSN and that of the next change.

@@ -20,7 +20,7 @@ from tailrace.snapshot.plan import Chunk
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tailrace.connectors.postgres.snapshot.windows import Read
+    from tailrace.connectors.postgres.snapshot.windows import ChunkRead
     from tailrace.log.contracts import Task
 
 
@@ -83,7 +83,7 @@ class ReadTask:
     """
 
     address: Address
-    reads: tuple[Read, ...]
+    reads: tuple[ChunkRead, ...]
     settings: EventSettings
 
     def __repr__(self) -> str:
@@ -93,7 +93,7 @@ class ReadTask:
         import adbc_driver_manager
 
         from tailrace.connectors.postgres.log.form import FORM
-        from tailrace.connectors.postgres.snapshot.keyed import read_rows
+        from tailrace.connectors.postgres.snapshot.key_chunks import read_rows
         from tailrace.events.record_assembly import to_rows
 
         for part in self.reads:

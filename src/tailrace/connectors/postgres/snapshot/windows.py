@@ -22,15 +22,15 @@ from tailrace.config.filters import table_name
 from tailrace.connectors.postgres.log.identity import flushed_end, flushed_present, waiting
 from tailrace.connectors.postgres.log.indexed_run import Rows
 from tailrace.connectors.postgres.log.row_log import PostgresRowLog
-from tailrace.connectors.postgres.log.visible import Streamed, Visible
+from tailrace.connectors.postgres.log.visibility import UnsettledTransactions, VisibleTransactions
 from tailrace.connectors.postgres.protocol.position import FlushedLsn, lsn_text, transactions_of
 from tailrace.connectors.postgres.schema.catalog import CapturedTable, Catalog
-from tailrace.connectors.postgres.schema.coverage import Carried
+from tailrace.connectors.postgres.schema.coverage import CarriedTables
 from tailrace.connectors.postgres.server.causes import deliberate
 from tailrace.connectors.postgres.server.connection import OWN_HERE, hold_open, is_lost
 from tailrace.connectors.postgres.snapshot.conditions import LOCK_NOT_AVAILABLE, is_own_fault, is_passing
 from tailrace.connectors.postgres.snapshot.earlier_writers import EarlierWriters
-from tailrace.connectors.postgres.snapshot.keyed import (
+from tailrace.connectors.postgres.snapshot.key_chunks import (
     ChangedTable,
     KeyChunk,
     KeyedTable,
@@ -38,19 +38,19 @@ from tailrace.connectors.postgres.snapshot.keyed import (
     fingerprint,
     literal,
 )
-from tailrace.connectors.postgres.snapshot.logged import logged
-from tailrace.connectors.postgres.snapshot.reconcile import NOTHING, Superseded, Unclear, superseded
+from tailrace.connectors.postgres.snapshot.reconcile import NOTHING, NotComparable, SupersededRows, superseded
 from tailrace.connectors.postgres.snapshot.rights import lacking, refusal
 from tailrace.connectors.postgres.snapshot.session import quoted, takes_over
+from tailrace.connectors.postgres.snapshot.signal_rows import logged
 from tailrace.errors import ConnectionFailed
 from tailrace.log.rows.partitioning import changes_of
 from tailrace.process.runtime import Runtime
 from tailrace.snapshot import conditions
-from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Unusable
+from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, UnusableTable
 from tailrace.snapshot.pace import BatchPace
 from tailrace.snapshot.progress import Progress
 from tailrace.snapshot.signals import Signal
-from tailrace.snapshot.windows import Found, Void, Watermark, Window, Windows, WindowSource
+from tailrace.snapshot.windows import FoundChunks, Watermark, Window, Windows, WindowSource, WindowVoid
 
 if TYPE_CHECKING:
     import psycopg
@@ -68,11 +68,11 @@ UNSETTLED = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportedSnapshot:
     """The exported snapshot `name`, the transactions that it shows, and when it was taken, in µs since 1970."""
 
     name: str
-    visible: Visible
+    visible: VisibleTransactions
     at_us: int
 
 
@@ -89,21 +89,21 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ChunkRead:
     """A chunk of the window, ready for a task."""
 
     snapshot: str
     table: KeyedTable
     chunk: KeyChunk
     origin: WindowOrigin
-    superseded: Superseded
+    superseded: SupersededRows
 
 
 Chunk = tuple[KeyedTable, KeyChunk]
-KeyedWindow = Window[Exported, Chunk, FlushedLsn]
+KeyedWindow = Window[ExportedSnapshot, Chunk, FlushedLsn]
 
 
-class Incremental(Windows[int, Exported, Chunk, FlushedLsn, Changes, Read]):
+class Incremental(Windows[int, ExportedSnapshot, Chunk, FlushedLsn, Changes, ChunkRead]):
     """Signals and windows of one query over a PostgreSQL database; used by the planner's main thread."""
 
     def __init__(self, config: Mapping[str, Any], source: PostgresWindows, runtime: Runtime) -> None:
@@ -134,14 +134,14 @@ class Incremental(Windows[int, Exported, Chunk, FlushedLsn, Changes, Read]):
         self._helper.submit(_rehearse, replace(changes, versions=tuple(changes.versions)))
 
     @staticmethod
-    def spread(reads: Sequence[Read], count: int) -> list[tuple[Read, ...]]:
+    def spread(reads: Sequence[ChunkRead], count: int) -> list[tuple[ChunkRead, ...]]:
         """Divide the chunks among at most `count` tasks; neighbouring chunks of a task are read by one query."""
         count = min(count, len(reads))
         parts = [reads[len(reads) * part // count : len(reads) * (part + 1) // count] for part in range(count)]
         return [tuple(_joined(part)) for part in parts]
 
 
-class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Read]):
+class PostgresWindows(WindowSource[int, ExportedSnapshot, Chunk, FlushedLsn, Changes, ChunkRead]):
     """Opens the windows of a query, one at a time; see WindowSource. Its `At` is the last commit that was delivered.
 
     `list_captured` returns the captured tables, `(schema, table)` in the order of their names; `is_captured(schema,
@@ -161,7 +161,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         list_captured: Callable[[], Sequence[tuple[str, str]]],
         is_captured: Callable[[str, str], bool],
         admit: Callable[[TableSchema], TableSchema],
-        cover: Callable[[psycopg.Connection[Any], CapturedTable], Carried],
+        cover: Callable[[psycopg.Connection[Any], CapturedTable], CarriedTables],
         comments: bool,
         runtime: Runtime,
     ) -> None:
@@ -187,7 +187,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         self.pace = BatchPace(chunks, parallelism, self._chunk_size, config["poll.dispatch.interval.ms"] / 1000)
         # With one chunk a window, batches end with their windows, so that events come as from Debezium.
         self.opens_ahead = chunks != 1
-        self.streamed = Streamed()
+        self.streamed = UnsettledTransactions()
         # Two exporters take turns: the snapshot of the window that is being read stays while the next window opens.
         # The session does everything else.
         self._session: psycopg.Connection[Any] | None = None
@@ -239,7 +239,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         return 0
 
     @contextmanager
-    def view(self, at: int, opened_at: int) -> Iterator[Exported]:
+    def view(self, at: int, opened_at: int) -> Iterator[ExportedSnapshot]:
         """Export a snapshot that shows all transactions streamed up to the commit at `at`, and read under it inside.
 
         The exported snapshot lasts until the window after the next one is opened.
@@ -248,18 +248,18 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         assert exporter is not None
         taken = self._take_snapshot(exporter, at)
         if taken is None:
-            raise Void
+            raise WindowVoid
         session.execute("begin isolation level repeatable read read only")
         try:
             if not takes_over(session, taken.name):
                 log.warning("the session that holds a window's snapshot has ended; the window is opened again")
-                raise Void
+                raise WindowVoid
             session.execute(f"set local lock_timeout = {LOCK_MS}".encode())
             yield taken
         except ChangedTable as error:
             log.info("%s is being altered, or cannot be read now; the incremental snapshot waits", error)
             self._due = self._runtime.monotonic() + ALTERED_PAUSE
-            raise Void from None
+            raise WindowVoid from None
         finally:
             session.execute("rollback")
 
@@ -273,7 +273,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         found = flushed_present(session, self._runtime) if closing is None else flushed_end(session)
         if found is None:
             log.info("the server has not flushed its log in time; the incremental snapshot waits")
-            raise Void
+            raise WindowVoid
         return found
 
     def is_void(self, window: KeyedWindow) -> bool:
@@ -297,7 +297,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
             return
         row = connection.execute("select pg_current_snapshot()::text").fetchone()
         assert row is not None
-        self.streamed.hidden(Visible.parse(row[0]))
+        self.streamed.hidden(VisibleTransactions.parse(row[0]))
 
     def rest(self) -> None:
         """End the snapshots' transactions, which hold up vacuum."""
@@ -330,9 +330,9 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
     def captured(self, changes: Changes) -> Sequence[tuple[str, str]]:
         return self._list_captured()
 
-    def reads(self, window: KeyedWindow, changes: Changes) -> Sequence[Read]:
+    def reads(self, window: KeyedWindow, changes: Changes) -> Sequence[ChunkRead]:
         origin = self._origin(window, changes)
-        superseding: dict[int, Superseded] = {}
+        superseding: dict[int, SupersededRows] = {}
         for table, _ in window.chunks:
             if table.table.oid in superseding:
                 continue
@@ -340,11 +340,11 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
                 superseding[table.table.oid] = superseded(
                     table.table, table.identity, changes.of(table.table), lambda batch: _is_shown(batch, window)
                 )
-            except Unclear:
+            except NotComparable:
                 self._unclear = window
-                superseding[table.table.oid] = Superseded(everything=True)
+                superseding[table.table.oid] = SupersededRows(everything=True)
         return [
-            Read(window.view.name, table, chunk, origin, superseding.get(table.table.oid, NOTHING))
+            ChunkRead(window.view.name, table, chunk, origin, superseding.get(table.table.oid, NOTHING))
             for table, chunk in window.chunks
         ]
 
@@ -385,7 +385,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
             hold_open(exporter)
             self._exporters[0] = exporter
 
-    def _take_snapshot(self, exporter: psycopg.Connection[Any], upto_lsn: int) -> Exported | None:
+    def _take_snapshot(self, exporter: psycopg.Connection[Any], upto_lsn: int) -> ExportedSnapshot | None:
         for _ in range(_TRIES):
             exporter.execute("rollback")
             exporter.execute("begin isolation level repeatable read read only")
@@ -394,16 +394,16 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
                 "(extract(epoch from clock_timestamp()) * 1000000)::int8"
             ).fetchone()
             assert row is not None
-            visible = Visible.parse(row[1])
+            visible = VisibleTransactions.parse(row[1])
             if not self.streamed.hidden(visible, upto_lsn):
-                return Exported(row[0], visible, row[2])
+                return ExportedSnapshot(row[0], visible, row[2])
             self._runtime.sleep(_PAUSE)
         log.warning("a transaction of the log is not visible to new snapshots yet; the incremental snapshot waits")
         return None
 
     # --- chunks ------------------------------------------------------------------------------------------------------
 
-    def next_chunks(self, view: Exported, state: IncrementalSnapshot, count: int) -> Found[Chunk]:
+    def next_chunks(self, view: ExportedSnapshot, state: IncrementalSnapshot, count: int) -> FoundChunks[Chunk]:
         """Return the next chunks; a task reads neighbouring ones as one. Raises ChangedTable as well."""
         import psycopg
 
@@ -433,12 +433,12 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
                 log.warning("a query of %s failed: %s; trying again", collection, deliberate(error) or error.sqlstate)
                 raise ChangedTable(collection) from None
             log.warning("a query of %s fails: %s", collection, deliberate(error) or f"SQLSTATE {error.sqlstate}")
-            raise Unusable("SQL_EXCEPTION") from None
+            raise UnusableTable("SQL_EXCEPTION") from None
         self._number += len(chunks)
         rows = cursor.rows + sum(chunk.rows for chunk in chunks)
         last = chunks[-1].upto if chunks and chunks[-1].upto is not None else cursor.last
         used = sum(max(-(-chunk.rows // self._chunk_size), 1) for chunk in chunks)
-        return Found([(table, chunk) for chunk in chunks], Cursor(last, cursor.maximum, rows), used, estimate)
+        return FoundChunks([(table, chunk) for chunk in chunks], Cursor(last, cursor.maximum, rows), used, estimate)
 
     def _sizes(self, count: int) -> list[int]:
         """Return the number of rows that each task reads, for `count` chunks of the option's size."""
@@ -451,19 +451,19 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         """Return a table as the transaction shows it.
 
         That is: the schema that its events need, with its key and the surrogate; its relkind; its own key; its columns'
-        output functions; and the condition of a publication on its rows, None if there is none. Raises Unusable.
+        output functions; and the condition of a publication on its rows, None if there is none. Raises UnusableTable.
         """
         if not self._is_captured(collection.schema, collection.table):
-            raise Unusable("UNKNOWN_SCHEMA")
+            raise UnusableTable("UNKNOWN_SCHEMA")
         row = connection.execute(_TABLE, (collection.schema, collection.table)).fetchone()
         catalog = Catalog(connection, self._database, self._comments)
         found = None if row is None else catalog.schemas([row[0]]).get(row[0])
         if row is None or found is None:
-            raise Unusable("UNKNOWN_SCHEMA")
+            raise UnusableTable("UNKNOWN_SCHEMA")
         carried = self._cover(connection, (row[0], found.id, row[1]))
         if not carried.takes(row[0]):
             log.warning("%s is not read: its changes do not arrive under its name", collection)
-            raise Unusable("UNKNOWN_SCHEMA")
+            raise UnusableTable("UNKNOWN_SCHEMA")
         shown = carried.schema(self._admit(found))
         names = {column.name for column in shown.columns}
         # the table's own key identifies rows, and the surrogate divides them into chunks: both are always read
@@ -472,7 +472,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         shown = replace(shown, columns=shown.columns + missing)
         if row[2] and (columns := lacking(connection, shown)):
             log.warning("%s is not read: %s", collection, refusal(shown, columns))
-            raise Unusable("SQL_EXCEPTION")
+            raise UnusableTable("SQL_EXCEPTION")
         return shown, row[1], found.key, catalog.output_functions(found.columns), carried.condition(row[0])
 
 
@@ -484,9 +484,9 @@ def _rehearse(changes: Changes) -> None:
             return
 
 
-def _joined(reads: Sequence[Read]) -> list[Read]:
+def _joined(reads: Sequence[ChunkRead]) -> list[ChunkRead]:
     """Return the reads with neighbouring chunks of a table joined into one."""
-    found: list[Read] = []
+    found: list[ChunkRead] = []
     for read in reads:
         last = found[-1] if found else None
         if last is not None and last.table is read.table and last.chunk.upto == read.chunk.after:

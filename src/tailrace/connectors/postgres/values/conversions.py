@@ -11,7 +11,7 @@ from typing import Any
 
 from tailrace.columns import Column, TableSchema
 from tailrace.columns.logical import DOUBLE, STRING, LogicalType, array
-from tailrace.connectors.postgres.values import declared, plain, temporal
+from tailrace.connectors.postgres.values import declared_types, plain, temporal
 from tailrace.connectors.postgres.values.composites import composite
 from tailrace.connectors.postgres.values.defaults import default_value
 from tailrace.events.column_plans import Types, key_columns, shown_columns
@@ -20,7 +20,7 @@ from tailrace.values import binaries, booleans, decimals, floats, geometry, inte
 from tailrace.values.conversion import ColumnPlan, Conversion
 from tailrace.values.dates import DATE
 from tailrace.values.json_text import dumps
-from tailrace.values.prepared import Prepared
+from tailrace.values.preparation import PreparedFamily
 
 # Types shown as the server's text, a string without a semantic name.
 _STRINGS = frozenset(
@@ -109,19 +109,19 @@ def _money(column: Column, settings: EventSettings) -> Conversion:
     mode = "precise" if settings.legacy else settings.decimal_handling_mode
     if mode == "string":
         zero = decimals.zero_text(settings.money_fraction_digits)
-        return Conversion(STRING, plain.money_digits, Prepared(plain.money_numbers, strings.STRINGS), zero=zero)
+        return Conversion(STRING, plain.money_digits, PreparedFamily(plain.money_numbers, strings.STRINGS), zero=zero)
     if mode == "double":
 
         def double(value: str) -> float:
             return float(plain.money_digits(value))
 
-        return Conversion(DOUBLE, double, Prepared(plain.money_doubles, floats.DOUBLES), zero=0.0)
+        return Conversion(DOUBLE, double, PreparedFamily(plain.money_doubles, floats.DOUBLES), zero=0.0)
     fixed = decimals.fixed(settings.money_fraction_digits, None)
 
     def precise(value: str) -> Any:
         return fixed.plain(plain.money_digits(value))
 
-    return replace(fixed, plain=precise, family=Prepared(plain.money_numbers, fixed.family))
+    return replace(fixed, plain=precise, family=PreparedFamily(plain.money_numbers, fixed.family))
 
 
 def _bytea(column: Column, settings: EventSettings) -> Conversion:
@@ -250,7 +250,7 @@ def _optional(column: Column) -> bool:
     return column.nullable and not not_null_domain
 
 
-TYPES = Types(conversion, default_value, _optional, declared)
+TYPES = Types(conversion, default_value, _optional, declared_types)
 
 
 @lru_cache(maxsize=512)

@@ -14,7 +14,7 @@ from tailrace.connectors.sqlserver.server import statements
 _COMPUTED = "it is computed, and null in changes; a copy is without it"
 
 
-class Asked(Protocol):
+class CoverageSession(Protocol):
     """The parts of a session that are needed here."""
 
     def all(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
@@ -85,7 +85,7 @@ class Coverage:
                 yield column.name, "it is masked for this login, and changes may show what is behind the mask"
 
 
-def read(session: Asked, captures: Sequence[CaptureTable]) -> list[Coverage]:
+def read(session: CoverageSession, captures: Sequence[CaptureTable]) -> list[Coverage]:
     """Return the coverage of each table by its newest capture instance, in the order of the tables."""
     newest = {one.source: one for one in captures}
     if not newest:

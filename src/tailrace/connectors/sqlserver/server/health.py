@@ -11,12 +11,12 @@ from tailrace.connectors.changetables.position import Newest
 from tailrace.connectors.findings import Finding, listed
 from tailrace.connectors.sqlserver.server import coverage, statements
 from tailrace.errors import TailraceError
-from tailrace.events.event_settings import Shaping
+from tailrace.events.event_settings import ColumnShaping
 
 _SILENT_S = 900
 
 
-class Asked(Protocol):
+class HealthSession(Protocol):
     """The parts of a session that are needed here."""
 
     database: str
@@ -37,10 +37,10 @@ class Asked(Protocol):
 class CaptureHealth:
     """Checks over a session. `of` names the database in sentences if there are several."""
 
-    def __init__(self, session: Asked, config: Config, of: str) -> None:
+    def __init__(self, session: HealthSession, config: Config, of: str) -> None:
         self._session = session
         self._question = config["database.sqlserver.agent.status.query"]
-        self._shows = Shaping.from_options(config).shows
+        self._shows = ColumnShaping.from_options(config).shows
         self._of = of
 
     def amiss(self, captures: Sequence[CaptureTable]) -> list[str]:

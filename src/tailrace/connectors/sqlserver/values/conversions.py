@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tailrace.columns import Column
-from tailrace.connectors.sqlserver.values import declared
+from tailrace.connectors.sqlserver.values import declared_types
 from tailrace.connectors.sqlserver.values.declaration import precision_and_scale
 from tailrace.connectors.sqlserver.values.defaults import default_value
 from tailrace.events import column_plans
-from tailrace.events.captured import CapturedForm
+from tailrace.events.captured_form import CapturedForm
 from tailrace.events.column_plans import Types
 from tailrace.events.event_settings import EventSettings
 from tailrace.values.conversion import Conversion
@@ -64,7 +64,7 @@ _TYPES: dict[str, Callable[[Column, EventSettings], Conversion]] = {
     **dict.fromkeys(("hierarchyid", "geometry", "geography"), _binary),
 }
 
-TYPES = Types(conversion, default_value, lambda column: column.nullable, declared)
+TYPES = Types(conversion, default_value, lambda column: column.nullable, declared_types)
 
-FORM = CapturedForm(TYPES, declared, serial=True)
+FORM = CapturedForm(TYPES, declared_types, serial=True)
 """SQL Server's own part of events: change_lsn, commit_lsn and event_serial_no in source blocks, and its types."""

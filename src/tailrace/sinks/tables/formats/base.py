@@ -25,7 +25,7 @@ Columns = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
+class WriteId:
     """The identity of one write of a batch to one table. `pipeline` is the id of the checkpoint.
 
     A table keeps the number of the newest batch of each pipeline, and skips a write of a batch that is not newer. So
@@ -53,7 +53,7 @@ class Commit:
     changes: bool
 
 
-class Stored(ABC):
+class StoredTable(ABC):
     """A table of a format at `path`, which may not exist yet. Only this table uses `session`."""
 
     title: ClassVar[str]
@@ -136,11 +136,11 @@ class Stored(ABC):
         )
 
     @abstractmethod
-    def append(self, rows: DataFrame, once: Once) -> None:
+    def append(self, rows: DataFrame, once: WriteId) -> None:
         """Append rows, whose columns have the names of the table's columns."""
 
     @abstractmethod
-    def merge(self, merge: Merge, once: Once) -> None:
+    def merge(self, merge: Merge, once: WriteId) -> None:
         """Merge rows that the table may already have."""
 
     @abstractmethod
@@ -181,7 +181,7 @@ class TableFormat(ABC):
         """Raise SinkError if the session lacks the format's libraries or settings."""
 
     @abstractmethod
-    def table(self, session: SparkSession, path: str) -> Stored:
+    def table(self, session: SparkSession, path: str) -> StoredTable:
         """Return the table at a path, which need not exist."""
 
 

@@ -16,7 +16,7 @@ from tailrace.errors import SinkError
 from tailrace.sinks.storage import HadoopStorage
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.evolution import ColumnStep
-from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored, TableFormat, told
+from tailrace.sinks.tables.formats.base import Columns, Commit, StoredTable, TableFormat, WriteId, told
 from tailrace.sinks.tables.frames import computed
 from tailrace.sinks.tables.statements import Merge, quoted
 
@@ -42,7 +42,7 @@ _SUBQUERY = {"spark.databricks.delta.delete.allowExistsSubquery": "true"}
 _BROADCAST = {"spark.sql.adaptive.enabled": "false"}
 
 
-def replace_rows(session: SparkSession, path: str, name: str, merge: Merge, once: Once) -> bool:
+def replace_rows(session: SparkSession, path: str, name: str, merge: Merge, once: WriteId) -> bool:
     """Do a `whole` merge into the table at `path`, called `name` in SQL. Return False, and do nothing, if it needs
     MERGE.
 
@@ -71,7 +71,7 @@ def replace_rows(session: SparkSession, path: str, name: str, merge: Merge, once
     return True
 
 
-def append_rows(session: SparkSession, path: str, rows: DataFrame, once: Once) -> bool:
+def append_rows(session: SparkSession, path: str, rows: DataFrame, once: WriteId) -> bool:
     """Append rows of `session` to the table at `path`. Return False, and do nothing, if it needs Delta's writer.
 
     Metadata and errors are as in `replace_rows`.
@@ -270,7 +270,7 @@ _STATEMENTS: Mapping[str, Callable[[str, ColumnStep], str]] = {
 }
 
 
-class DeltaTable(Stored):
+class DeltaTable(StoredTable):
     """A Delta Lake table at a path, without a catalog."""
 
     title = "Delta Lake"
@@ -395,14 +395,14 @@ class DeltaTable(Stored):
         finally:
             self.session.conf.unset(_METADATA)
 
-    def append(self, rows: DataFrame, once: Once) -> None:
+    def append(self, rows: DataFrame, once: WriteId) -> None:
         with self._saying(once):
             if not append_rows(self.session, self.path, rows, once):
                 writer = rows.write.format("delta").mode("append")
                 writer = writer.option("txnAppId", once.application).option("txnVersion", str(once.batch))
                 writer.option("userMetadata", once.metadata).save(self.path)
 
-    def merge(self, merge: Merge, once: Once) -> None:
+    def merge(self, merge: Merge, once: WriteId) -> None:
         with self._saying(once):
             for left in reversed(range(_TRIES)):
                 try:
@@ -414,7 +414,7 @@ class DeltaTable(Stored):
                         raise
 
     @contextmanager
-    def _saying(self, once: Once) -> Iterator[None]:
+    def _saying(self, once: WriteId) -> Iterator[None]:
         """Let the session's commits carry a batch's transaction key and metadata. A single thread uses the session."""
         conf = self.session.conf
         conf.set(_APP, once.application)
@@ -503,5 +503,5 @@ class Delta(TableFormat):
         if _is_known(spark):
             _demand_fitting(spark)
 
-    def table(self, session: SparkSession, path: str) -> Stored:
+    def table(self, session: SparkSession, path: str) -> StoredTable:
         return DeltaTable(session, path)

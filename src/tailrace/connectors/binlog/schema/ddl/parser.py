@@ -13,7 +13,7 @@ from tailrace.connectors.binlog.schema.ddl.statements import (
     DatabaseChange,
     DropTables,
     IndexChange,
-    Other,
+    OtherStatement,
     Parsed,
     RenameTables,
     TruncateTable,
@@ -211,8 +211,8 @@ class _Parser:
         read = verbs.get(self._now.text) if self._now.kind == WORD else None
         return self._other() if read is None else read()
 
-    def _other(self) -> Other:
-        return Other(" ".join(token.text for token in self._tokens[:2] if token.kind == WORD))
+    def _other(self) -> OtherStatement:
+        return OtherStatement(" ".join(token.text for token in self._tokens[:2] if token.kind == WORD))
 
     def _create(self) -> Parsed:
         self._next()

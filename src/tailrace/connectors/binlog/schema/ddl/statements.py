@@ -88,10 +88,12 @@ class DatabaseChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Other:
+class OtherStatement:
     """A statement that changes no table: `words` are its first ones."""
 
     words: str
 
 
-Parsed = CreateTable | AlterTable | DropTables | RenameTables | TruncateTable | IndexChange | DatabaseChange | Other
+Parsed = (
+    CreateTable | AlterTable | DropTables | RenameTables | TruncateTable | IndexChange | DatabaseChange | OtherStatement
+)

@@ -17,7 +17,7 @@ FILE, ROW = "_tailrace_file", "_tailrace_row"
 _ALL, _NEW, _FOUND, _LEFT = "tailrace_files", "tailrace_new", "tailrace_found", "tailrace_left"
 
 
-class Merging:
+class IcebergMerge:
     """A merge into a table with `columns`, types by name. Call `begin` first and `end` last."""
 
     def __init__(self, session: SparkSession, merge: Merge, columns: Mapping[str, DataType]) -> None:

@@ -16,10 +16,10 @@ import pyarrow as pa
 from tailrace.config.jar import Jar
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.evolution import ColumnStep
-from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored, TableFormat
+from tailrace.sinks.tables.formats.base import Columns, Commit, StoredTable, TableFormat, WriteId
 from tailrace.sinks.tables.formats.iceberg import schemas
 from tailrace.sinks.tables.formats.iceberg.library import CONFLICT, MAINTAINED, WRITER, Files, Library, is_there
-from tailrace.sinks.tables.formats.iceberg.merging import FILE, ROW, Merging
+from tailrace.sinks.tables.formats.iceberg.merging import FILE, ROW, IcebergMerge
 from tailrace.sinks.tables.statements import Merge, literal, quoted
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ _PLACES = {"file_path": 2147483546, "pos": 2147483545}
 """Iceberg's ids for the columns of positional deletes."""
 
 
-class IcebergTable(Stored):
+class IcebergTable(StoredTable):
     """A table in a directory, as of Iceberg's `HadoopTables`: without a catalog, with metadata renamed into place."""
 
     title = "Iceberg"
@@ -234,17 +234,17 @@ class IcebergTable(Stored):
         past = {f"{name}{_PAST}": json.dumps(sorted(self.past(name)[0])) for name in other}
         self.library.alter(steps, {**properties, **past})
 
-    def append(self, rows: DataFrame, once: Once) -> None:
+    def append(self, rows: DataFrame, once: WriteId) -> None:
         self._bring(once, lambda base: self._commit(base, self.write_rows(rows), (), once))
 
-    def merge(self, merge: Merge, once: Once) -> None:
+    def merge(self, merge: Merge, once: WriteId) -> None:
         self._bring(once, lambda base: self._merge(merge, base, once))
 
     def mend(self, merge: Merge) -> None:
         self._merge(merge, self.now(), None)
 
-    def _merge(self, merge: Merge, base: Files, once: Once | None) -> None:
-        merging = Merging(self.session, merge, self.columns())
+    def _merge(self, merge: Merge, base: Files, once: WriteId | None) -> None:
+        merging = IcebergMerge(self.session, merge, self.columns())
         try:
             merging.begin(self._raw(base, self.library.schema(), list(merging.reads)), self.deleted(base))
             data = self.write_rows(merging.rows())
@@ -253,7 +253,7 @@ class IcebergTable(Stored):
             merging.end()
         self._commit(base, data, deletes, once, merging.replaces)
 
-    def _bring(self, once: Once, write: Callable[[Files], None]) -> None:
+    def _bring(self, once: WriteId, write: Callable[[Files], None]) -> None:
         """Write to the newest snapshot, unless the batch is done. Retry if only maintenance has conflicted."""
         for left in reversed(range(_TRIES)):
             base = self.now()
@@ -295,7 +295,7 @@ class IcebergTable(Stored):
             self._files = self.library.files(snapshot)
         return self._files
 
-    def _is_done(self, once: Once) -> bool:
+    def _is_done(self, once: WriteId) -> bool:
         """Return True if the table has the batch or a later one."""
         for one in self.library.snapshots():
             told = one.summary
@@ -306,7 +306,7 @@ class IcebergTable(Stored):
         return False
 
     def _commit(
-        self, base: Files, data: Sequence[Any], deletes: Sequence[Any], once: Once | None, whole: bool = False
+        self, base: Files, data: Sequence[Any], deletes: Sequence[Any], once: WriteId | None, whole: bool = False
     ) -> None:
         summary = {MAINTAINED: "true"}
         if once is not None:
@@ -438,5 +438,5 @@ class Iceberg(TableFormat):
                 "Create it with tailrace.sinks.tables.formats.iceberg.table.Iceberg.jars.",
             )
 
-    def table(self, session: SparkSession, path: str) -> Stored:
+    def table(self, session: SparkSession, path: str) -> StoredTable:
         return IcebergTable(session, path)

@@ -11,13 +11,13 @@ from tailrace.connectors.mongodb.server.connection import Address, connect
 from tailrace.connectors.mongodb.server.faults import explained
 from tailrace.connectors.mongodb.setup.prerequisites import rights
 from tailrace.connectors.mongodb.snapshot.chunks import collections
-from tailrace.connectors.outset import Look, lists
+from tailrace.connectors.survey import ServerSurvey, lists
 
 if TYPE_CHECKING:
     from pymongo import MongoClient
 
 
-def _look(config: Config) -> Look:
+def _look(config: Config) -> ServerSurvey:
     client = connect(Address.of(config, soon=True))
     try:
         from pymongo.errors import OperationFailure
@@ -28,7 +28,7 @@ def _look(config: Config) -> Look:
         except OperationFailure:
             # the findings on rights name the role that is missing
             found = []
-        return Look(lists(sorted(found), "database", "collection"), tuple(statements))
+        return ServerSurvey(lists(sorted(found), "database", "collection"), tuple(statements))
     finally:
         client.close()
 
@@ -41,4 +41,4 @@ def _log(config: Config, client: MongoClient[Any]) -> Iterator[str]:
     yield from (one.remedy for one in rights(config, client) if one.level == "error")
 
 
-OUTSET = explained(_look)
+SURVEY = explained(_look)

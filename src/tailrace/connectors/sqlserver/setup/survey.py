@@ -11,15 +11,15 @@ from contextlib import closing
 
 from tailrace.columns.table import TableId
 from tailrace.config import Config, TableFilter
-from tailrace.connectors.outset import Look, lists
 from tailrace.connectors.sqlserver.dialect import SqlServerDialect, SqlServerSession
 from tailrace.connectors.sqlserver.server import statements
 from tailrace.connectors.sqlserver.values.texts import quoted
+from tailrace.connectors.survey import ServerSurvey, lists
 from tailrace.snapshot.mode import snapshot_mode
 
 
-def look(config: Config) -> Look:
-    """Look at the databases of `database.names`. Implements `tailrace.connectors.outset.Outset`."""
+def look(config: Config) -> ServerSurvey:
+    """Look at the databases of `database.names`. Implements `tailrace.connectors.survey.Surveying`."""
     dialect = SqlServerDialect(config)
     tables: set[tuple[str, str]] = set()
     needed: list[str] = []
@@ -29,7 +29,7 @@ def look(config: Config) -> Look:
         tables.update((table.schema, table.table) for table in chosen)
         if lacking:
             needed += [f"use {quoted(database)};", *lacking]
-    return Look(lists(sorted(tables), "schema"), tuple(needed))
+    return ServerSurvey(lists(sorted(tables), "schema"), tuple(needed))
 
 
 def _database(config: Config, session: SqlServerSession) -> tuple[list[TableId], list[str]]:

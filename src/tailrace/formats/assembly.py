@@ -25,7 +25,7 @@ Pieces = list[tuple[Fragment | bytes, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class ValueHole:
     """The place of a leaf's value.
 
     `by` is the index row that selects the value. `key` identifies the column within the block; None if it is not
@@ -46,15 +46,15 @@ class Assembly:
     """
 
     opening: bytes
-    steps: tuple[tuple[bytes, Hole], ...]
+    steps: tuple[tuple[bytes, ValueHole], ...]
     closing: bytes
     size: int
     null_size: int = 0
 
     @classmethod
-    def of(cls, opening: bytes, parts: Iterable[bytes | Hole], null_size: int = 0) -> Assembly:
+    def of(cls, opening: bytes, parts: Iterable[bytes | ValueHole], null_size: int = 0) -> Assembly:
         """Return the assembly of literals and holes in their order."""
-        steps: list[tuple[bytes, Hole]] = []
+        steps: list[tuple[bytes, ValueHole]] = []
         literal = b""
         for part in parts:
             if isinstance(part, bytes):
@@ -112,7 +112,7 @@ class AssembledBlock(ABC):
         return made
 
     @abstractmethod
-    def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes | Pieces:
+    def filled(self, hole: ValueHole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes | Pieces:
         """Return the fragment of a hole's column, a literal if all records have the same value, or several pieces.
 
         `records` are those of the hole's document.

@@ -55,7 +55,7 @@ _SCHEMAS = """
 
 
 def look(*, schemas: bool) -> str:
-    """Return a query for a hash of everything in the catalog on which `Stock` depends; each parameter is the
+    """Return a query for a hash of everything in the catalog on which `CoverageWatch` depends; each parameter is the
     publication's name.
 
     `schemas` is True if the server's publications can list schemas.
@@ -63,7 +63,7 @@ def look(*, schemas: bool) -> str:
     return _LOOK.format(schemas=_SCHEMAS if schemas else "")
 
 
-class Stock:
+class CoverageWatch:
     """The captured tables as last found, of those that `tables` lets through.
 
     With `copies` a table is kept equal to its source; with `typed` rows have the columns of captured tables.

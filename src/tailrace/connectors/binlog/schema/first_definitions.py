@@ -13,7 +13,7 @@ from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.catalog import Created, ListedTable
 from tailrace.connectors.binlog.schema.ddl.tokens import Unparsable
 from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
-from tailrace.connectors.binlog.schema.definitions import Definitions, Following, State
+from tailrace.connectors.binlog.schema.definitions import Definitions, FollowRules, State
 from tailrace.connectors.binlog.server.connection import dialect_of, variables
 from tailrace.connectors.binlog.server.errors import explained
 from tailrace.events.event_settings import EventSettings
@@ -108,7 +108,7 @@ def opened(
         later=State.from_text(later) if later else None,
         told=told(config) if tells else None,
         keyed=settings.shaping.keyed,
-        following=Following(
+        following=FollowRules(
             rereads=config["on.unknown.ddl"] == "reread",
             empties=settings.copies,
             folds=folds,

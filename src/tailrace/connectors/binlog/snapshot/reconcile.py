@@ -16,12 +16,12 @@ from tailrace.connectors.binlog.snapshot.keys import base
 _SEPARATOR = b"\0"
 
 
-class Unclear(Exception):
+class NotComparable(Exception):
     """Changes cannot be compared with rows: the log does not carry a key, or the table lacks a column of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Superseded:
+class SupersededKeys:
     """The keys with changes, in the form of `key_texts`; with `everything` the table was truncated."""
 
     keys: pa.Array | None = None
@@ -37,15 +37,15 @@ class Superseded:
         return pc.invert(found) if pc.any(found).as_py() else None
 
 
-def superseded(identity: Sequence[str], changes: Iterable[ChangeBatch]) -> Superseded:
-    """Return the keys, of the columns `identity`, that the changes of one table have. Raises Unclear."""
+def superseded(identity: Sequence[str], changes: Iterable[ChangeBatch]) -> SupersededKeys:
+    """Return the keys, of the columns `identity`, that the changes of one table have. Raises NotComparable."""
     keys: list[pa.Array] = []
     for batch in changes:
         if (batch.op == ord("t")).any():
-            return Superseded(everything=True)
+            return SupersededKeys(everything=True)
         columns = {column.name: place for place, column in enumerate(batch.table.columns)}
         if any(name not in columns for name in identity):
-            raise Unclear
+            raise NotComparable
         places = [columns[name] for name in identity]
         known = np.zeros(len(batch), np.bool_)
         for image in (batch.before, batch.after):
@@ -57,8 +57,8 @@ def superseded(identity: Sequence[str], changes: Iterable[ChangeBatch]) -> Super
             keys.append(texts.filter(pa.array(carried)))
             known |= carried
         if not known.all():
-            raise Unclear
-    return Superseded(pa.concat_arrays(keys).unique()) if keys else Superseded()
+            raise NotComparable
+    return SupersededKeys(pa.concat_arrays(keys).unique()) if keys else SupersededKeys()
 
 
 def _carried(count: int, image: Image, places: Sequence[int]) -> Flags:

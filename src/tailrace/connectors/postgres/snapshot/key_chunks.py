@@ -20,12 +20,12 @@ from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.server.connection import OWN, own_path
 from tailrace.connectors.postgres.snapshot import conditions
-from tailrace.connectors.postgres.snapshot.reconcile import Superseded
+from tailrace.connectors.postgres.snapshot.reconcile import SupersededRows
 from tailrace.connectors.postgres.snapshot.rights import is_forbidden
 from tailrace.connectors.postgres.snapshot.rows import as_reads
 from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin, locking, only, qualified, quoted
 from tailrace.connectors.postgres.values.texts import selected, texts
-from tailrace.snapshot.incremental import Collection, Cursor, Key, Unusable
+from tailrace.snapshot.incremental import Collection, Cursor, Key, UnusableTable
 
 if TYPE_CHECKING:
     import psycopg
@@ -144,13 +144,14 @@ class KeyedTable:
         collection: Collection,
         rows: str | None = None,
     ) -> KeyedTable:
-        """Return the table as the transaction of `connection` sees it; `identity` is its own key. Raises Unusable."""
+        """Return the table as the transaction of `connection` sees it; `identity` is its own key. Raises
+        UnusableTable."""
         columns = {found[0]: found[1:] for found in connection.execute(_COLUMNS, (table.oid,)).fetchall()}
         key = (collection.surrogate,) if collection.surrogate else identity or table.key
         if not key:
-            raise Unusable("NO_PRIMARY_KEY")
+            raise UnusableTable("NO_PRIMARY_KEY")
         if any(name not in columns for name in (*key, *(column.name for column in table.columns))):
-            raise Unusable("UNKNOWN_SCHEMA")
+            raise UnusableTable("UNKNOWN_SCHEMA")
         files = connection.execute(_FILES, (table.oid,)).fetchall()
         conditions = [f"{literal(qualified(table.id))}::regclass::oid = {table.oid}"]
         conditions += [f"coalesce(pg_relation_filenode({oid}), 0) = {file}" for oid, file in files]
@@ -359,7 +360,7 @@ def read_rows(
     table: KeyedTable,
     chunk: KeyChunk,
     origin: WindowOrigin,
-    superseded: Superseded,
+    superseded: SupersededRows,
 ) -> Iterator[ChangeBatch]:
     """Yield the rows of `chunk` under the exported `snapshot`, without those that are `superseded`. Worker.
 

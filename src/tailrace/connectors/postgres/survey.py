@@ -6,11 +6,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config, TableFilter
-from tailrace.connectors.outset import Look, lists
 from tailrace.connectors.postgres.schema.catalog import CapturedTable, Catalog, captured_tables
 from tailrace.connectors.postgres.schema.inventory import publication_of
 from tailrace.connectors.postgres.server.connection import connect, explained
 from tailrace.connectors.postgres.snapshot.session import qualified, quoted
+from tailrace.connectors.survey import ServerSurvey, lists
 
 if TYPE_CHECKING:
     import psycopg
@@ -28,13 +28,13 @@ select c.oid::int8, not has_schema_privilege(c.relnamespace, 'usage') from pg_cl
 _NOT_OWNED = "select count(*) from pg_class c where c.oid = any(%s::oid[]) and not pg_has_role(c.relowner, 'usage')"
 
 
-def _look(config: Config) -> Look:
+def _look(config: Config) -> ServerSurvey:
     with closing(connect(config)) as connection:
         tables = captured_tables(Catalog(connection, config["database.dbname"]).tables(), TableFilter(config))
         return _found(config, connection, tables)
 
 
-def _found(config: Config, connection: psycopg.Connection[Any], tables: list[CapturedTable]) -> Look:
+def _found(config: Config, connection: psycopg.Connection[Any], tables: list[CapturedTable]) -> ServerSurvey:
     user, oids = quoted(config["database.user"]), [oid for oid, _, _ in tables]
     row = connection.execute(_RIGHTS.encode()).fetchone()
     assert row is not None
@@ -62,7 +62,7 @@ def _found(config: Config, connection: psycopg.Connection[Any], tables: list[Cap
         if tables and not publication_of(connection, config):
             listed = ", ".join(qualified(table) for _, table, _ in tables)
             statements.append(f"create publication {quoted(config['publication.name'])} for table {listed};")
-    return Look(tuple(entries), tuple(statements))
+    return ServerSurvey(tuple(entries), tuple(statements))
 
 
-OUTSET = explained(_look)
+SURVEY = explained(_look)

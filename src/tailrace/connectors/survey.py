@@ -1,4 +1,4 @@
-"""Outset: what a server has and lacks for a first pipeline, for `tailrace init`. No I/O."""
+"""Surveys: what a server has and lacks for a first pipeline, for `tailrace init`. No I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tailrace.config import Config
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ServerSurvey:
     """The result of a look at a server.
 
     `entries` are options for the file, beside those that were given. `statements` are those that an administrator has
@@ -42,5 +42,5 @@ def expression(name: str) -> str:
     return re.sub(r"([^\w ])", r"\\\1", name)
 
 
-Outset = Callable[[Config], Look]
+Surveying = Callable[[Config], ServerSurvey]
 """Looks at the server of a configuration; changes nothing. Driver. Raises TailraceError."""

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from tailrace.config.files import RunConfig
 from tailrace.connectors.findings import Finding
 from tailrace.errors import ConnectionFailed
-from tailrace.process import reach
+from tailrace.process import reachability
 from tailrace.sinks import brokers
 from tailrace.sinks.base import Sink
 
@@ -42,14 +42,14 @@ def findings(run: RunConfig, sink: Sink, conf: Mapping[str, str]) -> list[Findin
         return [one for found in pool.map(lambda ask: ask(), asked) for one in found]
 
 
-def _found(what: str, place: reach.Place, option: str, seconds: float) -> list[Finding]:
-    reason = reach.fault([place], seconds)
+def _found(what: str, place: reachability.Place, option: str, seconds: float) -> list[Finding]:
+    reason = reachability.fault([place], seconds)
     if not reason:
-        return [Finding("ok", what, f"The {what} {reach.shown(place)} answers.")]
+        return [Finding("ok", what, f"The {what} {reachability.shown(place)} answers.")]
     return [Finding("error", what, f"The {what} is not reached: {reason}.", f"Check {option} and the network.")]
 
 
-def _places(run: RunConfig, sink: Sink, conf: Mapping[str, str]) -> Iterator[tuple[str, reach.Place, str]]:
+def _places(run: RunConfig, sink: Sink, conf: Mapping[str, str]) -> Iterator[tuple[str, reachability.Place, str]]:
     """Yield registries and stores: what each is, its place, and the option that names it."""
     seen = set()
     has_proxy = any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES)
@@ -72,7 +72,7 @@ def _places(run: RunConfig, sink: Sink, conf: Mapping[str, str]) -> Iterator[tup
             yield "store", place, f"{option} and --conf {_ENDPOINT}" if scheme == "s3a" else option
 
 
-def _place(url: str) -> reach.Place | None:
+def _place(url: str) -> reachability.Place | None:
     try:
         parts = urlsplit(url.strip())
         if not parts.hostname:

@@ -13,17 +13,17 @@ from tailrace.columns.table import TableId
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.db2.dialect import Db2Session, dialect
 from tailrace.connectors.db2.setup.prerequisites import CONTROL, adding, grant, unreadable
-from tailrace.connectors.outset import Look, lists
+from tailrace.connectors.survey import ServerSurvey, lists
 from tailrace.snapshot.mode import snapshot_mode
 
 
-def look(config: Config) -> Look:
-    """Look at the database of `database.dbname`. Implements `tailrace.connectors.outset.Outset`."""
+def look(config: Config) -> ServerSurvey:
+    """Look at the database of `database.dbname`. Implements `tailrace.connectors.survey.Surveying`."""
     with closing(dialect(config).connect(config["database.dbname"])) as session:
         includes = TableFilter(config).includes
         there = [table for table in session.tables() if includes(table.schema, table.table)]
         tables, statements = _captured(config, session, there)
-    return Look(lists([(table.schema, table.table) for table in tables], "schema"), tuple(statements))
+    return ServerSurvey(lists([(table.schema, table.table) for table in tables], "schema"), tuple(statements))
 
 
 def _captured(config: Config, session: Db2Session, there: Sequence[TableId]) -> tuple[Sequence[TableId], list[str]]:

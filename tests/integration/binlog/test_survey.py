@@ -10,9 +10,9 @@ import pytest
 from tailrace.command import cli
 from tailrace.connectors.binlog.log.identity import identify
 from tailrace.connectors.binlog.offset import BinlogOffset
-from tailrace.connectors.binlog.outset import OUTSET
 from tailrace.connectors.binlog.removal import REMOVAL
 from tailrace.connectors.binlog.server.connection import connect
+from tailrace.connectors.binlog.survey import SURVEY
 from tests.fix_mysql import MySqlDatabase
 from tests.integration.binlog.test_sessions import configured
 
@@ -52,12 +52,12 @@ def test_init_writes_a_file_that_check_accepts(
 
 
 def test_a_weak_user_gets_the_statements_of_an_administrator(binlog_database: MySqlDatabase, weak: str) -> None:
-    found = OUTSET(configured(binlog_database, database_user=weak, database_password="pw"))
+    found = SURVEY(configured(binlog_database, database_user=weak, database_password="pw"))
     assert found.entries == (("table.include.list", f"{binlog_database.name}.orders"),)
     right = "BINLOG MONITOR" if binlog_database.server.dialect == "mariadb" else "REPLICATION CLIENT"
     assert found.statements == (f"GRANT {right}, REPLICATION SLAVE ON *.* TO '{weak}'@'%';",)
     binlog_database.execute(found.statements[0], f"revoke select on {binlog_database.name}.orders from '{weak}'@'%'")
-    blind = OUTSET(configured(binlog_database, database_user=weak, database_password="pw"))
+    blind = SURVEY(configured(binlog_database, database_user=weak, database_password="pw"))
     assert blind.entries == ()
     assert blind.statements == (f"GRANT SELECT ON `{binlog_database.name}`.* TO '{weak}'@'%';",)
 

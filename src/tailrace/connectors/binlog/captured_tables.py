@@ -13,18 +13,18 @@ from tailrace.connectors.binlog.schema.tables import schema_of
 from tailrace.connectors.binlog.server.connection import connect, dialect_of
 from tailrace.connectors.binlog.server.errors import explained
 from tailrace.connectors.binlog.snapshot.point import end_of_log
-from tailrace.connectors.captured import Captured
+from tailrace.connectors.captured_tables import CapturedTables
 from tailrace.errors import PrerequisiteError
 from tailrace.events.admission import Admission
 from tailrace.events.event_settings import EventSettings
 
 
-def captured(config: Config, settings: EventSettings) -> Captured:
-    """See tailrace.connectors.captured. Raises ConnectionFailed, PrerequisiteError, ConfigError."""
+def captured(config: Config, settings: EventSettings) -> CapturedTables:
+    """See tailrace.connectors.captured_tables. Raises ConnectionFailed, PrerequisiteError, ConfigError."""
     return explained(_captured)(config, settings)
 
 
-def _captured(config: Config, settings: EventSettings) -> Captured:
+def _captured(config: Config, settings: EventSettings) -> CapturedTables:
     dialect, includes = dialect_of(config), TableFilter(config).includes
     with closing(connect(config)) as session:
         names = [one.id for one in catalog.names(session) if catalog.holds_rows(one) and includes(*one.id)]
@@ -39,7 +39,7 @@ def _captured(config: Config, settings: EventSettings) -> Captured:
     admission = Admission(settings, form_of(dialect))
     tables = tuple(admission.admit(schema_of(found[name].table)) for name in sorted(found))
     # the next transaction begins at the log's end
-    return Captured(tables, position_text(0, file, max(end - 1, 0)), form_of(dialect))
+    return CapturedTables(tables, position_text(0, file, max(end - 1, 0)), form_of(dialect))
 
 
 def unread(fault: Unparsable) -> PrerequisiteError:

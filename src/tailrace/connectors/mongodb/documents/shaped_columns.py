@@ -14,11 +14,11 @@ from tailrace.columns.logical import LogicalType
 from tailrace.connectors.mongodb.documents.normal import normal
 from tailrace.connectors.mongodb.documents.shapes import BOOLEAN, BYTES, DOUBLE, REGEX, STRING, mixed, shown_name
 from tailrace.connectors.mongodb.documents.tree import (
+    ArrayItems,
     Branch,
     Code,
-    Items,
+    DocumentStyle,
     LeafColumn,
-    Manner,
     Scalar,
     Tree,
     leaves_of,
@@ -29,7 +29,7 @@ from tailrace.connectors.mongodb.values.extended_json import json_texts
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.connectors.mongodb.values.indentation import indented
 from tailrace.connectors.mongodb.values.json_forms import CANONICAL, Form
-from tailrace.connectors.mongodb.values.shape_kernels import Reading
+from tailrace.connectors.mongodb.values.shape_kernels import WalkRules
 from tailrace.connectors.mongodb.values.text_kernels import OPTIONS, PATTERN, WHOLE
 from tailrace.errors import ConversionError
 from tailrace.kernels.buffers import readonly
@@ -69,10 +69,10 @@ class Rules:
     is_key: bool = False
 
 
-class Shaped:
+class ShapedColumn:
     """The values of an image in a block, by their shapes. Raises ConversionError and DecodeError."""
 
-    def __init__(self, source: ValueSource, rules: Rules, manner: Manner) -> None:
+    def __init__(self, source: ValueSource, rules: Rules, manner: DocumentStyle) -> None:
         self._rules, self._manner = rules, manner
         self._told = _told(source, rules, manner)
         known = pc.dictionary_encode(self._told.shapes)
@@ -135,9 +135,9 @@ def _name(text: str) -> Bytes:
     return readonly(np.array(list(text.encode()), np.uint8))
 
 
-def _told(source: ValueSource, rules: Rules, manner: Manner) -> _Told:
+def _told(source: ValueSource, rules: Rules, manner: DocumentStyle) -> _Told:
     """Walk over values. Values that the kernel cannot read from BSON are first normalised through their text."""
-    reading = Reading(
+    reading = WalkRules(
         rules.narrow,
         manner.spread,
         True,
@@ -157,7 +157,7 @@ def _told(source: ValueSource, rules: Rules, manner: Manner) -> _Told:
     return _with_plain(source, rules, manner, told, left)
 
 
-def _with_plain(source: ValueSource, rules: Rules, manner: Manner, told: _Told, left: Bytes) -> _Told:
+def _with_plain(source: ValueSource, rules: Rules, manner: DocumentStyle, told: _Told, left: Bytes) -> _Told:
     """Repeat the walk for the marked values, normalised through their text."""
     content = source.data.tobytes()
     size = len(content)
@@ -171,7 +171,7 @@ def _with_plain(source: ValueSource, rules: Rules, manner: Manner, told: _Told, 
     # a normalised value must not be normalised again, so it has a walk of its own
     plain = left.astype(np.bool_)
     twice = np.zeros(len(kinds), np.uint8)
-    reading = Reading(False, manner.spread, False, False, False, _name(manner.whole))
+    reading = WalkRules(False, manner.spread, False, False, False, _name(manner.whole))
     others = _walked(ValueSource(data, places, np.where(plain, kinds, 0)), reading, twice)
     if twice.any():
         raise ConversionError("A document is nested too deeply, or too wide.")
@@ -180,7 +180,7 @@ def _with_plain(source: ValueSource, rules: Rules, manner: Manner, told: _Told, 
     return _Told(data, shapes, leaves, np.where(plain, others.starts + len(told.leaves), told.starts))
 
 
-def _walked(source: ValueSource, reading: Reading, left: Bytes) -> _Told:
+def _walked(source: ValueSource, reading: WalkRules, left: Bytes) -> _Told:
     count = len(source.places)
     kinds = np.ascontiguousarray(np.where(left, 0, source.kinds), np.uint8)
     data = readonly(source.data.view())
@@ -208,7 +208,7 @@ class _Group:
 class _Maker:
     """Makes arrays of values at places of a buffer, -1 for none."""
 
-    def __init__(self, data: Bytes, rules: Rules, manner: Manner) -> None:
+    def __init__(self, data: Bytes, rules: Rules, manner: DocumentStyle) -> None:
         self._data, self._rules, self._manner = data, rules, manner
 
     def scalars(self, places: Int64s, kinds: Bytes, kind: LogicalType, part: int, masked: bool) -> pa.Array:
@@ -274,7 +274,7 @@ class _Maker:
             return self._values(places, kinds, kind)
         told = _walked(
             ValueSource(self._data, places, np.where(places < 0, 0, kinds).astype(np.uint8)),
-            Reading(self._rules.narrow, False, False, False, False, _name("")),
+            WalkRules(self._rules.narrow, False, False, False, False, _name("")),
             np.zeros(len(places), np.uint8),
         )
         known = pc.dictionary_encode(told.shapes)
@@ -339,7 +339,7 @@ class _Maker:
             if isinstance(tree, Scalar):
                 kinds[group.rows] = tree.kind
             else:
-                kinds[group.rows] = fields.ARRAY if isinstance(tree, Items) else fields.SCOPED_CODE
+                kinds[group.rows] = fields.ARRAY if isinstance(tree, ArrayItems) else fields.SCOPED_CODE
         return places, kinds
 
 

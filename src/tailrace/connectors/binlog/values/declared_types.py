@@ -1,7 +1,7 @@
 """Declared types of columns: name, length and scale as the statement that made the table has them. No I/O.
 
 Events show them in the parameters of schemas (`column.propagate.source.type`), records of schema changes in their
-columns; hashes are cut to the length. A module that implements `events.column_plans.Declared`.
+columns; hashes are cut to the length. A module that implements `events.column_plans.DeclaredTypes`.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ class _Changed:
         self.commit, self.begins_old, self.taken = commit, begins_old, 0
 
 
-class Past:
-    """The rows of the changed keys as they were before; see Undoing."""
+class PastRows:
+    """The rows of the changed keys as they were before; see PastRowsBuilder."""
 
     def __init__(
         self,
@@ -119,8 +119,8 @@ class Past:
         return columns
 
 
-class Undoing:
-    """Makes a Past from change rows in the order of the log.
+class PastRowsBuilder:
+    """Makes a PastRows from change rows in the order of the log.
 
     `unlogged` are types whose old values the log may lack even if a change has set them.
     """
@@ -136,7 +136,7 @@ class Undoing:
         # the latest row was an update's old row, so its new row comes next
         self._is_halved = False
 
-    def past(self, fetches: Iterator[ChangeRows]) -> Past:
+    def past(self, fetches: Iterator[ChangeRows]) -> PastRows:
         """Return the rows before the changes of `fetches`. Raises PrerequisiteError."""
         for rows in fetches:
             self._take(rows)
@@ -149,7 +149,7 @@ class Undoing:
         none = [pa.array([], pa.binary())]
         count = range(len(self._table.columns))
         columns = [pa.concat_arrays([part[column] for part in self._columns] or none) for column in count]
-        return Past(self._table, self._identity, columns, self._old, place, self._values)
+        return PastRows(self._table, self._identity, columns, self._old, place, self._values)
 
     def _take(self, rows: ChangeRows) -> None:
         keys = one_text([rows.columns[self._table.index(name)] for name in self._identity]).to_pylist()

@@ -10,8 +10,8 @@ import pytest
 
 from tailrace.config import Config
 from tailrace.connectors.changetables.offset import TablesOffset
-from tailrace.connectors.db2.setup.outset import look
 from tailrace.connectors.db2.setup.removal import REMOVAL
+from tailrace.connectors.db2.setup.survey import look
 from tailrace.connectors.registry import parse
 from tailrace.errors import PrerequisiteError
 from tests.fix_db2 import Db2Database

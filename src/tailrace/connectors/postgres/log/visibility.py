@@ -12,7 +12,7 @@ from tailrace.columns.batch import Flags, Int64s
 
 
 @dataclass(frozen=True, slots=True)
-class Visible:
+class VisibleTransactions:
     """The transactions that a snapshot shows, by `pg_current_snapshot()`; `before_lsn` is the log's end just after it.
 
     When the slot is older than the snapshot, the log holds these transactions too, and the reader leaves them out. It
@@ -48,7 +48,7 @@ class Visible:
         return shown
 
     @classmethod
-    def parse(cls, snapshot: str, before_lsn: int = 0) -> Visible:
+    def parse(cls, snapshot: str, before_lsn: int = 0) -> VisibleTransactions:
         """Return the transactions of a text of `pg_current_snapshot()`: `xmin:xmax:xip,…`."""
         xmin, xmax, listed = snapshot.split(":")
         return cls(int(xmin), int(xmax), frozenset(int(xid) for xid in listed.split(",") if xid), before_lsn)
@@ -59,14 +59,14 @@ class Visible:
         return text if self.tables is None else {"tables": sorted(self.tables), "transactions": text}
 
     @classmethod
-    def from_json(cls, fields: str | dict[str, Any]) -> Visible:
+    def from_json(cls, fields: str | dict[str, Any]) -> VisibleTransactions:
         text = fields if isinstance(fields, str) else fields["transactions"]
         snapshot, _, before = text.partition("@")
         tables = None if isinstance(fields, str) else frozenset(fields["tables"])
         return replace(cls.parse(snapshot, int(before)), tables=tables)
 
 
-class Streamed:
+class UnsettledTransactions:
     """Transactions that have been read from the log and may still be invisible to new snapshots.
 
     The reader's thread adds to them, the planner's thread asks for them.
@@ -89,7 +89,7 @@ class Streamed:
         with self._lock:
             self._parts.append((xids, commit_lsn))
 
-    def hidden(self, visible: Visible, upto_lsn: int | None = None) -> int:
+    def hidden(self, visible: VisibleTransactions, upto_lsn: int | None = None) -> int:
         """Return how many transactions that committed up to `upto_lsn` the snapshot does not show.
 
         The transactions that it shows are forgotten.

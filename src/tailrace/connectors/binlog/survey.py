@@ -14,7 +14,7 @@ from tailrace.connectors.binlog.schema.catalog import quoted
 from tailrace.connectors.binlog.server.connection import connect, dialect_of, rows, variables
 from tailrace.connectors.binlog.server.errors import explained
 from tailrace.connectors.binlog.setup.rights import is_allowed, log_rights
-from tailrace.connectors.outset import Look, lists
+from tailrace.connectors.survey import ServerSurvey, lists
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
@@ -23,12 +23,12 @@ _WANTED = {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_metad
 """Variables of the log, with the values that capture needs or is best with; a server may lack the last."""
 
 
-def _look(config: Config) -> Look:
+def _look(config: Config) -> ServerSurvey:
     with closing(connect(config)) as session:
         includes = TableFilter(config).includes
         there = [one.id for one in catalog.names(session) if catalog.holds_rows(one) and includes(*one.id)]
         statements = (*_log(config, session), *_rights(config, session, there))
-        return Look(lists(there, "database"), statements)
+        return ServerSurvey(lists(there, "database"), statements)
 
 
 def _log(config: Config, session: Connection[Any]) -> Iterator[str]:
@@ -62,4 +62,4 @@ def _rights(config: Config, session: Connection[Any], there: list[tuple[str, str
         yield from (f"GRANT SELECT ON {quoted(name)}.* TO {account};" for name in named)
 
 
-OUTSET = explained(_look)
+SURVEY = explained(_look)

@@ -6,7 +6,7 @@ from contextlib import closing
 
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config, TableFilter
-from tailrace.connectors.captured import Captured
+from tailrace.connectors.captured_tables import CapturedTables
 from tailrace.connectors.changetables import loading
 from tailrace.connectors.changetables.coverage import carried
 from tailrace.connectors.changetables.dialect import CaptureTable, Position, Session
@@ -17,8 +17,9 @@ _LAST = "~"
 """Sorts after every hexadecimal digit: appended to a commit's position it sorts after all of its changes."""
 
 
-def captured(config: Config, settings: EventSettings) -> Captured:
-    """Implements tailrace.connectors.captured.Capturing. Raises ConnectionFailed, PrerequisiteError, ConfigError."""
+def captured(config: Config, settings: EventSettings) -> CapturedTables:
+    """Implements tailrace.connectors.captured_tables.Capturing. Raises ConnectionFailed, PrerequisiteError,
+    ConfigError."""
     dialect, form = loading.dialect(config), loading.form(config.connector)
     admission, lists = Admission(settings, form), TableFilter(config)
     tables: list[TableSchema] = []
@@ -32,7 +33,7 @@ def captured(config: Config, settings: EventSettings) -> Captured:
                 positions.append(capture.start)
                 tables.append(carried(admission.admit(table), copies=settings.copies))
     position = max(positions).hex().upper() + _LAST if positions else ""
-    return Captured(tuple(tables), position, form)
+    return CapturedTables(tuple(tables), position, form)
 
 
 def _newest(session: Session, lists: TableFilter) -> list[tuple[CaptureTable, TableSchema]]:

@@ -15,7 +15,7 @@ from tailrace.columns.logical import INT64, STRING
 from tailrace.events.column_plans import Types, key_columns, shown_columns
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import BlockRecords, ChangePlace, PlainSource
-from tailrace.records.columns import Same
+from tailrace.records.columns import SharedValue
 from tailrace.records.layout import TRANSACTION, Column, Constant, Member, Node
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.fragments import lsn_texts
@@ -87,13 +87,13 @@ class _CapturedBlock:
     def __init__(self, parts: _CapturedParts, records: BlockRecords) -> None:
         self.parts, self.records = parts, records
         batch, count = parts.batch, records.high - records.low
-        self._values: dict[str, pa.Array | Same] = {
+        self._values: dict[str, pa.Array | SharedValue] = {
             "change_lsn": lsn_texts(_lsns(batch).slice(records.low, count)),
             "commit_lsn": parts.commit_lsn,
-            "serial": Same(None) if batch.serial is None else batch.serial.slice(records.low, count),
+            "serial": SharedValue(None) if batch.serial is None else batch.serial.slice(records.low, count),
         }
 
-    def values(self, name: str) -> pa.Array | Same:
+    def values(self, name: str) -> pa.Array | SharedValue:
         return self._values[name]
 
     def positions(self) -> pa.Array:
@@ -106,7 +106,7 @@ class _CapturedBlock:
         return self.parts.name.take(pa.array(self.records.transaction))
 
 
-class Described(Protocol):
+class DescribedTypes(Protocol):
     """A column's type as the server's JDBC driver reports it. A module may be one."""
 
     def jdbc_type(self, column: TableColumn) -> int:
@@ -124,7 +124,7 @@ class CapturedForm:
     """See events.mapping.SourceForm. `described` gives the types for schema changes; `serial`: source blocks have an
     event_serial_no."""
 
-    def __init__(self, types: Types, described: Described, serial: bool) -> None:
+    def __init__(self, types: Types, described: DescribedTypes, serial: bool) -> None:
         self.types = types
         self.described = described
         self.serial = serial

@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 
 from tailrace.connectors.mongodb.offset import MongoOffset
-from tailrace.connectors.mongodb.setup.outset import OUTSET
 from tailrace.connectors.mongodb.setup.removal import REMOVAL
+from tailrace.connectors.mongodb.setup.survey import SURVEY
 from tailrace.connectors.registry import parse
 from tailrace.errors import PositionLost
 from tests.fix_mongodb import Mongo, MongoDatabase
@@ -26,7 +26,7 @@ def config(database: MongoDatabase, **more: str) -> Any:
 def test_a_file_lists_the_collections_that_are_there(mongo_database: MongoDatabase) -> None:
     mongo_database["b.x"].insert_one({})
     mongo_database["a"].insert_one({})
-    found = OUTSET(config(mongo_database, database__include__list=mongo_database.name))
+    found = SURVEY(config(mongo_database, database__include__list=mongo_database.name))
     name = mongo_database.name
     assert found.entries == (("collection.include.list", rf"{name}.a,{name}.b\.x"),)
     assert found.statements == ()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Captured:
+class CapturedTables:
     """The captured tables, each with the key of its events, and the connector's part of events.
 
     `position` is the log's position at which the tables were read, as the column `position` shows it. A change of a
@@ -27,5 +27,5 @@ class Captured:
     form: SourceForm
 
 
-Capturing = Callable[["Config", "EventSettings"], Captured]
+Capturing = Callable[["Config", "EventSettings"], CapturedTables]
 """A function that asks the server, in a session of its own. Raises TailraceError."""

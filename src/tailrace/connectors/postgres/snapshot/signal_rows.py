@@ -12,12 +12,12 @@ from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.log.indexed_run import Rows
 from tailrace.connectors.postgres.log.row_log import PostgresRowLog
 from tailrace.connectors.postgres.protocol.position import transactions_of
-from tailrace.connectors.postgres.snapshot.keyed import WindowOrigin
+from tailrace.connectors.postgres.snapshot.key_chunks import WindowOrigin
 from tailrace.log.rows.partitioning import changes_of
 from tailrace.snapshot.signals import Signal
 
 
-class Logged(NamedTuple):
+class SignalRow(NamedTuple):
     """A row of the signal table that was inserted or deleted, at `lsn`, and the commit that it belongs to."""
 
     signal: Signal
@@ -26,18 +26,18 @@ class Logged(NamedTuple):
     commit: WindowOrigin
 
 
-def logged(rows: Sequence[Rows], versions: Sequence[TableSchema], name: tuple[str, str] | None) -> list[Logged]:
+def logged(rows: Sequence[Rows], versions: Sequence[TableSchema], name: tuple[str, str] | None) -> list[SignalRow]:
     """Return the inserts and deletes of the signal table `name`, `(schema, table)`, among `rows`, in log order."""
     if name is None or not rows:
         return []
-    found: list[Logged] = []
+    found: list[SignalRow] = []
     for oid in {table.oid for table in versions if (table.id.schema, table.id.table) == name}:
         for batch in changes_of(PostgresRowLog(), rows, versions, oid):
             found += _of(batch)
     return sorted(found, key=lambda one: (one.commit.position, one.lsn))
 
 
-def _of(batch: ChangeBatch) -> list[Logged]:
+def _of(batch: ChangeBatch) -> list[SignalRow]:
     """Return the inserts and deletes of a batch; id, type and data are the table's first three columns."""
     found, transactions = [], transactions_of(batch)
     for row in np.flatnonzero((batch.op == ord("c")) | (batch.op == ord("d"))).tolist():
@@ -54,5 +54,5 @@ def _of(batch: ChangeBatch) -> list[Logged]:
             int(transactions.commit_lsn[of]),
             int(transactions.commit_us[of]),
         )
-        found.append(Logged(Signal(id_ or "", kind or "", data), chr(batch.op[row]), lsn, commit))
+        found.append(SignalRow(Signal(id_ or "", kind or "", data), chr(batch.op[row]), lsn, commit))
     return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.batch import position_text
 from tailrace.config import Config, TableFilter
-from tailrace.connectors.captured import Captured
+from tailrace.connectors.captured_tables import CapturedTables
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.schema.catalog import Catalog, captured_tables
 from tailrace.connectors.postgres.schema.coverage import carried
@@ -27,8 +27,8 @@ select (case when pg_catalog.pg_is_in_recovery() then pg_catalog.pg_last_wal_rep
 """
 
 
-def captured(config: Config, settings: EventSettings) -> Captured:
-    """See tailrace.connectors.captured. Raises ConnectionFailed, PrerequisiteError, ConfigError.
+def captured(config: Config, settings: EventSettings) -> CapturedTables:
+    """See tailrace.connectors.captured_tables. Raises ConnectionFailed, PrerequisiteError, ConfigError.
 
     A statement that alters a table holds a lock until every session sees the alteration. So the catalog's version of a
     table that is read under a lock is valid up to the log's end at that moment, even if commits wait for a standby.
@@ -36,7 +36,7 @@ def captured(config: Config, settings: EventSettings) -> Captured:
     return connections.explained(lambda: _captured(config, settings))()
 
 
-def _captured(config: Config, settings: EventSettings) -> Captured:
+def _captured(config: Config, settings: EventSettings) -> CapturedTables:
     with closing(connections.connect(config)) as connection:
         catalog = Catalog(connection, config["database.dbname"], settings.shaping.comments)
         names = captured_tables(catalog.tables(), TableFilter(config))
@@ -53,7 +53,7 @@ def _captured(config: Config, settings: EventSettings) -> Captured:
         admission = Admission(settings, FORM)
         admitted = tuple(cover.schema(admission.admit(found[oid])) for oid in tables if oid in found)
         # the next commit may be at the log's end
-        return Captured(admitted, position_text(max(lsn - 1, 0)), FORM)
+        return CapturedTables(admitted, position_text(max(lsn - 1, 0)), FORM)
 
 
 def end_of_log(connection: psycopg.Connection[Any]) -> int:

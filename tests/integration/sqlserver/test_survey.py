@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tailrace.connectors.changetables.offset import TablesOffset
-from tailrace.connectors.sqlserver.setup.outset import look
 from tailrace.connectors.sqlserver.setup.removal import REMOVAL
+from tailrace.connectors.sqlserver.setup.survey import look
 from tdsserver.process import TestDatabase
 from tests.integration.sqlserver.reading import config, connected
 
