@@ -32,7 +32,7 @@ def test_what_was_found_may_be_registered_as_well(spark: SparkSession) -> None:
 def test_a_read_of_what_has_no_position_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     config = registry.parse("mongodb", {"mongodb.hosts": "h:1", "topic.prefix": "p"})
     demand(config)
-    without = replace(registry.find("mongodb"), held="")
+    without = replace(registry.find("mongodb"), consistent_read="")
     monkeypatch.setattr(registry, "find", lambda name: without)
     with pytest.raises(ConfigError, match=r"spark\.read\.format\('mongodb-cdc'\) is not supported"):
         demand(config)

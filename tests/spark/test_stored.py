@@ -28,7 +28,7 @@ def test_tables_of_an_earlier_version_are_read_and_continued(
 ) -> None:
     written = version / stored.FORMATS[form]
     shutil.copytree(written / "tables", place)
-    hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+    hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
     for setting, text in mount(place).items():
         hadoop.set(setting, text)
     path = MOUNTED if form == "iceberg" else str(place)

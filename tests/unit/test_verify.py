@@ -214,7 +214,7 @@ def test_the_sink_tables_is_one_whose_tables_are_compared(monkeypatch: pytest.Mo
     source = parse("postgres", dict.fromkeys(("database.hostname", "database.user", "database.dbname"), "x"))
     with pytest.raises(SinkError, match=r"of the modes latest and history, not of log"):
         demand("postgres", log, source)
-    without = replace(registry.find("db2"), compared="")
+    without = replace(registry.find("db2"), verify_source="")
     monkeypatch.setattr(registry, "find", lambda name: without)
     with pytest.raises(ConfigError, match=r"does not support Db2 yet.*PostgreSQL, MongoDB"):
         demand("db2", sink, source)
