@@ -30,7 +30,7 @@ def part(command: Sequence[str], name: str) -> str:
     if any("org.apache.spark.deploy.SparkSubmit" in word for word in command):
         return "jvm"
     # a process that only waits for a forked one has the module in its command line, too
-    if any(word.endswith("forked.py") for word in command):
+    if any(word.endswith("fork_client.py") for word in command):
         return "workers"
     if name == shown(PLANNER) or PLANNER in command:
         return "planner"

@@ -25,7 +25,7 @@ def runs(process: psutil.Process, module: str) -> bool:
     ended."""
     command = process.cmdline()
     # Processes that only wait for a forked one name its module, too.
-    waits = any(word.endswith("forked.py") for word in command)
+    waits = any(word.endswith("fork_client.py") for word in command)
     return not waits and (module in command or process.name() == shown(module))
 
 

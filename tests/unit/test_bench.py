@@ -149,8 +149,8 @@ def test_a_row_that_never_arrived_is_an_error() -> None:
             "workers",
         ),
         (["python", "-u", "-c", "from tailrace.spark.startup.fork_server import main"], "python_streamin", "planner"),
-        (["python", "-I", "-S", "/x/forked.py", "/s", "/x/quiet.py", "-m", "pyspark.daemon"], "python", "workers"),
-        (["python", "-I", "-S", "/x/forked.py", "/s", "/x/quiet.py", "-m", PLANNER], "python", "workers"),
+        (["python", "-I", "-S", "/x/fork_client.py", "/s", "/x/quiet.py", "-m", "pyspark.daemon"], "python", "workers"),
+        (["python", "-I", "-S", "/x/fork_client.py", "/s", "/x/quiet.py", "-m", PLANNER], "python", "workers"),
         # Without a fork server.
         (["python", "/x/quiet.py", "-m", PLANNER], "python", "planner"),
         (["python", "/x/quiet.py", "-m", "pyspark.daemon", "pyspark.worker"], "python", "workers"),

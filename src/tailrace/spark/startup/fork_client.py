@@ -1,4 +1,4 @@
-"""The client of the fork server: `python -I -S forked.py ADDRESS MODULE_FILE -m MODULE ...`, a script.
+"""The client of the fork server: `python -I -S fork_client.py ADDRESS MODULE_FILE -m MODULE ...`, a script.
 
 Spark starts this script, by way of `spark.startup.python`, in place of a Python process of its own. The script hands
 its standard files, environment and directory to the server (`spark.startup.fork_server`). The server forks a process

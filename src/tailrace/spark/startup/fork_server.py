@@ -3,7 +3,7 @@ them.
 
 Planners and the daemon that makes workers import PySpark, the source and the drivers: a second or two of CPU each, at
 the start of each query. The server imports them once, while the JVM starts. Spark still starts its processes by the
-script of `tailrace.spark.startup.python`. The script runs `forked.py`, which asks the server for the process.
+script of `tailrace.spark.startup.python`. The script runs `fork_client.py`, which asks the server for the process.
 
 Neither the server nor its imports may start a thread or open a connection: a forked process would not have it. The
 server ends with the JVM, which holds the other end of its standard input, and terminates the processes that it has
@@ -41,7 +41,7 @@ _COMM_LENGTH = 15
 SOCKET_PATH = 103
 """The longest path of a Unix socket that every system accepts, in bytes."""
 _PATIENCE_S = 10.0
-"""Seconds within which `forked.py` must have sent its request."""
+"""Seconds within which `fork_client.py` must have sent its request."""
 
 _started: list[int] = []
 
@@ -104,7 +104,7 @@ def _forget() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request of one `forked.py`. `files` are its standard input, output and error."""
+    """A request of one `fork_client.py`. `files` are its standard input, output and error."""
 
     files: Sequence[int]
     directory: bytes

@@ -29,7 +29,7 @@ if [ "$1" = -m ]; then
 fi
 exec %(python)s "$@"
 """
-_QUIET, _FORKED = (Path(__file__).with_name(name).resolve() for name in ("worker_main.py", "forked.py"))
+_QUIET, _FORKED = (Path(__file__).with_name(name).resolve() for name in ("worker_main.py", "fork_client.py"))
 
 
 def worker_python() -> str:
