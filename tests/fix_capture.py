@@ -131,7 +131,7 @@ class Capture:
         self._committed = end
         return True
 
-    def take(self, count: int, seconds: float = 20) -> list[Event]:
+    def take(self, count: int, seconds: float = 60) -> list[Event]:
         """Return the next `count` events. Fails if the server's log now holds more."""
         target = self._database.flushed()
         deadline = time.monotonic() + seconds

@@ -102,7 +102,7 @@ class Query:
             self.committed, self.planned = self.planned, None
         return True
 
-    def until(self, count: int, seconds: float = 20) -> list[Change]:
+    def until(self, count: int, seconds: float = 60) -> list[Change]:
         """Trigger until there are `count` changes and the server's log holds no more now. Fails for more changes."""
         target = self.database.flushed()
         deadline = time.monotonic() + seconds

@@ -180,7 +180,7 @@ class Query:
             self.events += events
         return events
 
-    def until(self, count: int, seconds: float = 20) -> list[fix_capture.Event]:
+    def until(self, count: int, seconds: float = 60) -> list[fix_capture.Event]:
         """Trigger until there are `count` events and the server's log holds no more now. Fails for more events."""
         target = self._capture.present()
         deadline = time.monotonic() + seconds

@@ -48,7 +48,7 @@ def source(database: Database, table: str) -> dict[bytes, Any]:
     return {str(number).encode(): text.encode() for number, text in rows}
 
 
-def settle(query: Query, seconds: float = 20) -> None:
+def settle(query: Query, seconds: float = 60) -> None:
     """Step until nothing is left to read."""
 
     def is_settled() -> bool:

@@ -25,7 +25,7 @@ def test_heartbeats_move_an_idle_slot_and_run_their_statement(database: Database
         }
     )
     one.step()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     positions = []
     while len(one.heartbeats) < 4 and time.monotonic() < deadline:
         if one.step():
@@ -64,7 +64,7 @@ def emit(database: Database, *contents: str, transactional: bool = False, prefix
     database.execute(*(f"select pg_logical_emit_message({flag}, '{prefix}', '{text}')" for text in contents))
 
 
-def until_messages(one: Query, count: int, seconds: float = 20) -> list[str]:
+def until_messages(one: Query, count: int, seconds: float = 60) -> list[str]:
     """Trigger until there are `count` messages, and once more."""
     deadline = time.monotonic() + seconds
     while len(one.messages) < count and time.monotonic() < deadline:

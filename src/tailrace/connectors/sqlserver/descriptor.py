@@ -51,7 +51,7 @@ CONNECTOR = Descriptor(
     retention=f"{_CHANGE_TABLES}.retention:retention",
     form=f"{_ROOM}.values.conversions:FORM",
     documented_types=f"{_ROOM}.documented_types",
-    captured_tables=f"{_CHANGE_TABLES}.captured:captured",
+    captured_tables=f"{_CHANGE_TABLES}.captured_tables:captured",
     verify_source=f"{_ROOM}.verify_source:compared",
     consistent_read=f"{_CHANGE_TABLES}.consistent_read:held",
 )
