@@ -26,6 +26,7 @@ from tailrace.kernels.programs import KINDS
 from tailrace.records.layout import CHANGE, MARKER, RECORD, SOURCE, TRANSACTION
 from tailrace.values.arrow import arrow_type_of, typed
 from tailrace.values.conversion import ColumnPlan
+from tailrace.values.decimals import spark_decimal, spark_decimals
 from tailrace.values.infinite import finite
 
 # --- keys that rows take over -----------------------------------------------------------------------------------------
@@ -81,7 +82,6 @@ def _behind(scope: Int64s, puts: Flags, order: Int64s) -> Int64s:
 Codes = npt.NDArray[np.uint8]
 
 _MOST_BYTES = 8 << 20
-_MOST_DIGITS = 38
 _INSERT, _DELETE, _TRUNCATE = (ord(letter) for letter in "cdt")
 _LETTERS = pa.array([chr(code) for code in range(128)], pa.string())
 
@@ -134,7 +134,7 @@ def _target(batch: ChangeBatch, settings: EventSettings, truncated: bool) -> Tab
 def storable(kind: pa.DataType) -> pa.DataType:
     """Return the type in which copies store an Arrow type: times of day and durations become µs."""
     if pa.types.is_decimal(kind):
-        return kind if kind.precision <= _MOST_DIGITS else pa.string()
+        return spark_decimal(kind)
     if pa.types.is_time(kind) or pa.types.is_duration(kind):
         return pa.int64()
     if pa.types.is_timestamp(kind):
@@ -162,6 +162,8 @@ def _stored(values: pa.Array) -> pa.Array:
     kind, target = values.type, storable(values.type)
     if kind.equals(target):
         return values
+    if pa.types.is_decimal(kind):
+        return spark_decimals(values)
     if pa.types.is_time(kind) or pa.types.is_duration(kind):
         micro = pa.time64("us") if pa.types.is_time(kind) else pa.duration("us")
         return values.cast(micro, safe=False).cast(pa.int64())

@@ -533,7 +533,7 @@ class FixedDecimals(Family):
         return written(decimals, texts, shown, self.scale, each=48 + max(self.scale, 0))
 
     def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> TypedColumn | None:
-        if not pa.types.is_decimal(of) or of.scale != self.scale or texts.exceed(_LONG):
+        if not pa.types.is_decimal(of) or texts.exceed(_LONG):
             return None
         width = of.byte_width
         out, outcome = np.zeros((len(texts), width), np.uint8), np.zeros(len(texts), np.uint8)
@@ -572,14 +572,32 @@ class DecimalTexts(Family):
 def _arrow_decimal(logical: LogicalType) -> pa.DataType:
     """Return a decimal of 128 or 256 bits, or text for more digits. Without a precision it has 38 digits.
 
-    It has no negative scale and no scale above its precision, as numeric(3, -2) and numeric(3, 5): Spark has neither.
+    A scale above the precision, as of numeric(3, 5), gives it more digits, which Arrow demands.
     """
     precision, scale = int(dict(logical.parameters).get("connect.decimal.precision", _MOST_128)), _scale(logical)
-    precision, scale = max(precision - min(scale, 0), scale), max(scale, 0)
-    if precision > _MOST_256:
+    precision = max(precision, scale)
+    if precision - min(scale, 0) > _MOST_256:
         return pa.string()
     of = pa.decimal128 if precision <= _MOST_128 else pa.decimal256
     return of(precision, scale)
+
+
+def spark_decimal(kind: pa.DataType) -> pa.DataType:
+    """Return the type in which Spark holds a decimal of Arrow: its scale is not negative, and it has up to 38 digits.
+
+    More digits are a text.
+    """
+    precision, scale = kind.precision - min(kind.scale, 0), max(kind.scale, 0)
+    return pa.string() if precision > _MOST_128 else pa.decimal128(precision, scale)
+
+
+def spark_decimals(values: pa.Array) -> pa.Array:
+    """Return decimals in the type of `spark_decimal`."""
+    kind = values.type
+    if kind.scale < 0:
+        # as a text it would have an exponent
+        values = values.cast(pa.decimal256(kind.precision - kind.scale, 0))
+    return values.cast(spark_decimal(kind))
 
 
 def _scale(logical: LogicalType) -> int:

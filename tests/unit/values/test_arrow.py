@@ -25,7 +25,7 @@ from tailrace.values.texts import Texts
     [
         (INT64, pa.int64()),
         (decimals.decimal_type(2, 12), pa.decimal128(12, 2)),
-        (decimals.decimal_type(-2, 5), pa.decimal128(7, 0)),
+        (decimals.decimal_type(-2, 5), pa.decimal128(5, -2)),
         (decimals.decimal_type(10, 5), pa.decimal128(10, 10)),
         (decimals.decimal_type(2, None), pa.decimal128(38, 2)),
         (decimals.decimal_type(20, 60), pa.decimal256(60, 20)),

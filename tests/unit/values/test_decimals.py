@@ -7,6 +7,7 @@ import math
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tailrace.columns.logical import BYTES, DOUBLE, STRING, semantic
@@ -165,3 +166,19 @@ def test_zero_stands_for_a_default_that_only_the_server_computes() -> None:
 )
 def test_a_literal_of_a_statement_is_plain_digits(literal: str, plain: str) -> None:
     assert decimals.plain_number(literal) == plain
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted", "text"),
+    [
+        (pa.decimal128(5, 2), pa.decimal128(5, 2), "123.00"),
+        (pa.decimal128(5, -2), pa.decimal128(7, 0), "12300"),
+        (pa.decimal128(38, -2), pa.string(), "12300"),
+        (pa.decimal256(60, 3), pa.string(), "123.000"),
+    ],
+)
+def test_spark_has_decimals_without_negative_scales(kind: pa.DataType, wanted: pa.DataType, text: str) -> None:
+    number = Decimal("12300") if kind.scale < 0 else Decimal("123")
+    found = decimals.spark_decimals(pa.array([number, None], kind))
+    assert found.type == wanted
+    assert found.cast(pa.string()).to_pylist() == [text, None]

@@ -10,9 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.columns.typed import is_variant
-
-MOST_DIGITS = 38
-"""The largest number of digits of a Spark decimal."""
+from tailrace.values.decimals import spark_decimal, spark_decimals
 
 _NANOSECONDS = pa.timestamp("ns")
 _DURATION = pa.duration("us")
@@ -35,7 +33,7 @@ def held(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind):
         return pa.list_(pa.field("element", held(kind.value_type)))
     if pa.types.is_decimal(kind):
-        return kind if kind.precision <= MOST_DIGITS else pa.string()
+        return spark_decimal(kind)
     if pa.types.is_time(kind):
         return pa.string()
     if pa.types.is_duration(kind):
@@ -97,6 +95,10 @@ def _map(values: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
 
 
 def _scalar(values: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
+    if pa.types.is_decimal(values.type):
+        values = spark_decimals(values)
+        if values.type.equals(kind):
+            return values
     if values.type == _NANOSECONDS and pa.types.is_timestamp(kind):
         values = pc.floor_temporal(values, unit="microsecond")
     # Spark's times have fewer digits, and this loss is accepted
