@@ -28,6 +28,8 @@ QUIET = frozenset(
         look(schemas=False),
         look(schemas=True),
         inventory._ALTERATIONS,
+        inventory._ENUMS,
+        coverage._NO_TABLES,
         inventory._NEWEST_SCHEMA,
     )
 )
