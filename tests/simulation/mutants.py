@@ -496,7 +496,7 @@ def another_server_has_the_same_files() -> contextlib.AbstractContextManager[Non
 
 
 def definitions_stay_after_a_failed_run() -> contextlib.AbstractContextManager[None]:
-    """What statements of the log have altered stays altered when the log is read again from before them."""
+    """Tables that statements of the log have altered stay altered when the log is read again from before them."""
     return replaced(Definitions, "begin", lambda self: None)
 
 

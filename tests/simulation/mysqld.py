@@ -104,7 +104,7 @@ class Server:
         self.rows: dict[tuple[str, int], int] = {}
         self.prepared: dict[int, tuple[Change, ...]] = {}
         self.places_prepared: dict[int, int] = {}
-        """Where each XA transaction was prepared, in the history."""
+        """The place in the history at which each XA transaction was prepared."""
         self.counter = 0
         self.generation = 0
         self.sockets: list[Socket] = []

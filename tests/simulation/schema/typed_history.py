@@ -68,7 +68,7 @@ class Moment:
 
 
 class Witness:
-    """What a SELECT showed behind each statement of the source, by the ends of transactions in the log."""
+    """The rows that a SELECT showed behind each statement of the source, by the ends of transactions in the log."""
 
     def __init__(self) -> None:
         self._ends: list[int] = [0]
