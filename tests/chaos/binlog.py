@@ -104,8 +104,20 @@ class Binlog:
     def writers(self, seed: int, signals: bool, reads_first: Callable[[], bool]) -> BinlogWriters:
         return BinlogWriters(self, seed, signals, reads_first)
 
-    def watch(self, checkpoint: Path) -> Purging:
-        return Purging(self, self._log, checkpoint)
+    def watch(self, checkpoint: Path) -> progress.CleanUp:
+        before = ""
+
+        def remove(stored: Offset) -> bool:
+            """Remove the files whose changes Spark has committed."""
+            nonlocal before
+            first = stored["log"].get("held", stored["log"])["file"]
+            if first != before:
+                self._log.read()
+                self.purge(first)
+                before = first
+            return True
+
+        return progress.CleanUp(checkpoint, remove, lambda error: bool(self.meaning(error)))
 
     def record(self, topic: str, key: Any, value: Any) -> Change | None:
         return from_binlog(topic, key, value) if topic.rpartition(".")[2] in TABLES else None
@@ -215,42 +227,6 @@ class BinlogWriters(ChangeWriters):
                 session.rows(f"ALTER TABLE {SCHEMA}.T_NEW ADD COLUMN C{place} INTEGER")
             session.rows(f"UPDATE {SCHEMA}.T_NEW SET C{choice.randrange(max(place, 1))} = {self._next(number)} "
                          f"ORDER BY ID DESC LIMIT 5")  # fmt: skip
-
-
-class Purging(threading.Thread):
-    """The clean-up of the log, as early as allowed: files whose changes Spark has committed are removed at once."""
-
-    def __init__(self, source: Binlog, log: LogFiles, checkpoint: Path) -> None:
-        super().__init__(name="purging", daemon=True)
-        self._source, self._log, self._checkpoint = source, log, checkpoint
-        self._over = threading.Event()
-        self._before = ""
-        self.faults: list[str] = []
-        self.samples = 0
-
-    def stop(self) -> None:
-        self._over.set()
-        self.join(60)
-
-    def run(self) -> None:
-        while not self._over.wait(2):
-            try:
-                self._purge()
-            except Exception as error:
-                if not self._source.meaning(error):
-                    self.faults.append(f"the clean-up failed: {type(error).__name__}: {error}")
-
-    def _purge(self) -> None:
-        number = progress.newest_commit(self._checkpoint)
-        stored = progress.offset(self._checkpoint, number) if number >= 0 else None
-        if stored is None:
-            return
-        before = stored["log"].get("held", stored["log"])["file"]
-        if before != self._before:
-            self._log.read()
-            self._source.purge(before)
-            self._before = before
-        self.samples += 1
 
 
 @dataclass

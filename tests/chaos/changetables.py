@@ -179,40 +179,22 @@ def begin_of(offset: Offset) -> bytes:
     return bytes.fromhex(reached["commit"])
 
 
-class Forgetting(threading.Thread):
-    """The clean-up of the change tables, as early as allowed: changes that Spark has committed are removed at once."""
+def clean_up(server: Server, oracle: Oracle, checkpoint: Path) -> progress.CleanUp:
+    """Return the clean-up of the change tables: the server forgets the changes that Spark has committed."""
+    reached = b""
 
-    def __init__(self, server: Server, oracle: Oracle, checkpoint: Path) -> None:
-        super().__init__(name="forgetting", daemon=True)
-        self._server, self._oracle, self._checkpoint = server, oracle, checkpoint
-        self._over = threading.Event()
-        self._through = b""
-        self.faults: list[str] = []
-        self.samples = 0
-
-    def stop(self) -> None:
-        self._over.set()
-        self.join(60)
-
-    def run(self) -> None:
-        while not self._over.wait(2):
-            try:
-                self._forget()
-            except Exception as error:
-                if not self._server.meaning(error):
-                    self.faults.append(f"the clean-up failed: {type(error).__name__}: {error}")
-
-    def _forget(self) -> None:
-        number = progress.newest_commit(self._checkpoint)
-        stored = progress.offset(self._checkpoint, number) if number >= 0 else None
-        if stored is None or not stored["databases"]:
-            return
+    def remove(stored: Offset) -> bool:
+        nonlocal reached
+        if not stored["databases"]:
+            return False
         through = begin_of(stored)
-        if through > self._through:
-            self._oracle.read()
-            self._server.forget(through)
-            self._through = through
-        self.samples += 1
+        if through > reached:
+            oracle.read()
+            server.forget(through)
+            reached = through
+        return True
+
+    return progress.CleanUp(checkpoint, remove, lambda error: bool(server.meaning(error)))
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +84,34 @@ class SlotWatch(threading.Thread):
                 f"{time.strftime('%H:%M:%S')}: the slot stands at {found[0]:X}, and batch {number}, the newest that is "
                 f"committed, ends at {allowed:X}: {found[0] - allowed} bytes ahead"
             )
+
+
+class CleanUp(threading.Thread):
+    """A thread that removes from the server, as early as allowed, what Spark has committed, until it is stopped.
+
+    `remove` gets the source's offset at the end of the newest committed batch; it returns False if that names no place.
+    `is_expected` returns True for an error of a server that is killed. `faults` holds other errors.
+    """
+
+    def __init__(
+        self, checkpoint: Path, remove: Callable[[dict[str, Any]], bool], is_expected: Callable[[Exception], bool]
+    ) -> None:
+        super().__init__(name="clean-up", daemon=True)
+        self._checkpoint, self._remove, self._is_expected = checkpoint, remove, is_expected
+        self._over = threading.Event()
+        self.faults: list[str] = []
+        self.samples = 0
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join(60)
+
+    def run(self) -> None:
+        while not self._over.wait(2):
+            number = newest_commit(self._checkpoint)
+            stored = offset(self._checkpoint, number) if number >= 0 else None
+            try:
+                self.samples += stored is not None and self._remove(stored)
+            except Exception as error:
+                if not self._is_expected(error):
+                    self.faults.append(f"the clean-up failed: {type(error).__name__}: {error}")

@@ -18,7 +18,8 @@ import pytds
 from tdsserver.process import TestDatabase, TestServer
 from tests.chaos import changetables
 from tests.chaos.changes import Change, Row, from_captured, key_of, row_of
-from tests.chaos.changetables import SCHEMA, SIGNALS, TABLES, ChangeWriters, Forgetting, Oracle
+from tests.chaos.changetables import SCHEMA, SIGNALS, TABLES, ChangeWriters, Oracle, clean_up
+from tests.chaos.progress import CleanUp
 from tests.chaos.source import Offset
 
 DATABASE = "chaos"
@@ -113,8 +114,8 @@ class SqlServer:
     def writers(self, seed: int, signals: bool, reads_first: Callable[[], bool]) -> ChangeWriters:
         return ChangeWriters(self, seed, signals, reads_first)
 
-    def watch(self, checkpoint: Path) -> Forgetting:
-        return Forgetting(self, self._oracle, checkpoint)
+    def watch(self, checkpoint: Path) -> CleanUp:
+        return clean_up(self, self._oracle, checkpoint)
 
     def record(self, topic: str, key: Any, value: Any) -> Change | None:
         return from_captured(topic, key, value, 3) if topic.rpartition(".")[2] in TABLES else None

@@ -89,6 +89,9 @@ class Lineage:
                 self._closed.wait(LOOK_SECONDS)
         assert self._last is not None
         error = self._last[0]
+        if error is None and self._sent is None:
+            # a short run has ended before it was looked at
+            self._look()
         self._emit("COMPLETE" if error is None else "FAIL", error=error)
         with suppress(Exception):
             self._client.close(FLUSH_SECONDS)

@@ -1,6 +1,4 @@
-"""Monitor: the observation of a pipeline, and what shows it: status file, HTTP server, OpenTelemetry, lineage.
-
-Driver."""
+"""Monitor: observes a pipeline and shows it by status file, HTTP server, OpenTelemetry and lineage. Driver."""
 
 from __future__ import annotations
 
@@ -57,6 +55,9 @@ class Monitor:
         self._file = None if run.checkpoint is None else StatusFile(run.checkpoint, self.observation)
         self._closing: list[Callable[[], None]] = []
         self._closed = threading.Event()
+        self._lineage: Lineage | None = None
+        if source[f"{PREFIX}enabled"]:
+            self._lineage = Lineage(source, self.observation, written)
         self.server: HttpServer | None = None
         if source["http.port"]:
             self.server = HttpServer(
@@ -69,9 +70,6 @@ class Monitor:
                 has_tables=find(source.connector).load_listing() is not None and not is_typed(source),
             )
         self._opentelemetry = source["metrics.opentelemetry"]
-        self._lineage: Lineage | None = None
-        if source[f"{PREFIX}enabled"]:
-            self._lineage = Lineage(source, self.observation, written)
         self._source = source
 
     def __enter__(self) -> Self:

@@ -283,7 +283,9 @@ def test_a_file_names_the_transport(tmp_path: Path, tables: Sequence[TableSchema
     found.start()
     found.end(None)
     lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
-    assert [line["eventType"] for line in lines] == ["START", "COMPLETE"]
+    # a run that has ended before the first look shows its datasets, too
+    assert [line["eventType"] for line in lines] == ["START", "RUNNING", "COMPLETE"]
+    assert [one["name"] for one in lines[1]["inputs"]] == ["shop.public.orders", "shop.public.persons"]
 
 
 def test_a_console_shows_the_events(

@@ -35,6 +35,8 @@ log = logging.getLogger("tailrace")
 ELSEWHERE = "the server of Debezium's offset"
 """The server of a position that ids of transactions name: reading begins behind these, on whichever server has them."""
 _SECONDS = 30.0
+"""Seconds without an event of the log after which its end is taken to be reached."""
+_HEARTBEATS = frozenset((EventType.HEARTBEAT, EventType.HEARTBEAT_V2))
 _SNAPSHOT = "Start with a snapshot instead: leave capture.start.offset out."
 
 
@@ -125,6 +127,8 @@ def _within(
             buffer, spans = dump.take()
             for begin, end in spans:
                 kind = HEADER.unpack_from(buffer, begin)[1]
+                if kind not in _HEARTBEATS:
+                    deadline = runtime.monotonic() + _SECONDS
                 one = indexer.unfinished
                 seen += one is not None and (kind != EventType.ANNOTATE_ROWS or has_statements)
                 if one is not None and seen == offset.events and kind in events.ROWS and _is_place(one, offset):
