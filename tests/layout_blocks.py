@@ -14,11 +14,11 @@ from tailrace import formats
 from tailrace.columns.logical import ABSENT, INT64, STRING, LogicalType
 from tailrace.config.formats import Format
 from tailrace.kernels.programs import KINDS
-from tailrace.records.columns import SharedValue, Texts, WrittenJson
+from tailrace.records.columns import ImageTexts, SharedValue, WrittenJson
 from tailrace.records.layout import (
     AFTER,
     RECORD,
-    Column,
+    BlockColumn,
     ComputedColumn,
     Constant,
     ImageColumn,
@@ -51,13 +51,13 @@ class LayoutBlock:
         self.kept: dict[Hashable, Any] = {}
         self.made: dict[Hashable, Any] = {}
         self.lost_values: Counter[str] = Counter()
-        self._texts: dict[tuple[str, int], Texts] = {}
+        self._texts: dict[tuple[str, int], ImageTexts] = {}
         self._values: dict[str, pa.Array | SharedValue | WrittenJson] = {}
 
-    def texts(self, leaf: ImageColumn) -> Texts:
+    def texts(self, leaf: ImageColumn) -> ImageTexts:
         return self._texts[leaf.image, leaf.column.index]
 
-    def values(self, leaf: Column) -> pa.Array | SharedValue | WrittenJson:
+    def values(self, leaf: BlockColumn) -> pa.Array | SharedValue | WrittenJson:
         return self._values[leaf.name]
 
     def lost(self, column: ColumnPlan, count: int) -> None:
@@ -80,23 +80,23 @@ class LayoutBlock:
         if missing:
             flags = np.zeros(self.count, np.bool_)
             flags[list(missing)] = True
-        self._texts[image, index] = Texts(text_column(*texts), flags)
+        self._texts[image, index] = ImageTexts(text_column(*texts), flags)
         return ImageColumn(image, plan)
 
-    def column(self, name: str, kind: LogicalType, *values: Any) -> Column:
+    def column(self, name: str, kind: LogicalType, *values: Any) -> BlockColumn:
         """Return a column of values, given in JSON and stored as Arrow."""
         self._values[name] = stored(kind, *values)
-        return Column(name, kind, RECORD)
+        return BlockColumn(name, kind, RECORD)
 
-    def written_column(self, name: str, kind: LogicalType, *values: Any) -> Column:
+    def written_column(self, name: str, kind: LogicalType, *values: Any) -> BlockColumn:
         """Return a column whose values are JSON already."""
         self._values[name] = WrittenJson(strings_fragment([dumps(value).encode() for value in values]))
-        return Column(name, kind, RECORD)
+        return BlockColumn(name, kind, RECORD)
 
-    def same_column(self, name: str, kind: LogicalType, value: Any) -> Column:
+    def same_column(self, name: str, kind: LogicalType, value: Any) -> BlockColumn:
         """Return a column with the same value in all records."""
         self._values[name] = SharedValue(value)
-        return Column(name, kind, RECORD)
+        return BlockColumn(name, kind, RECORD)
 
 
 def plan_of(
@@ -168,7 +168,7 @@ def each_way(form: Format | str, kind: LogicalType, *values: Any, schemas: bool 
 
 def unfilled(kind: LogicalType) -> Struct:
     """Return a layout of this struct's type for tests of its schema. Its columns have no values."""
-    members = tuple(Member(part.name, Column(part.name, part.type, RECORD)) for part in kind.fields)
+    members = tuple(Member(part.name, BlockColumn(part.name, part.type, RECORD)) for part in kind.fields)
     return Struct(members, kind.name, kind.version, kind.optional)
 
 

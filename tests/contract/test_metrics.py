@@ -16,7 +16,7 @@ import pytest
 from tailrace.connectors import registry
 from tailrace.monitoring.exposition import exposed
 from tailrace.monitoring.monitor import described
-from tailrace.monitoring.observation import Names, Observation
+from tailrace.monitoring.observation import Observation, PipelineNames
 from tailrace.spark import measures
 from tailrace.spark.stream_reader import ChangeStreamReader
 from tests.contract.query import GENERAL
@@ -44,7 +44,7 @@ def observed(subject: Subject) -> Generator[Observation]:
     """Yield the observation of a query after each of its triggers, as Spark would call it."""
     given = {**GENERAL, **subject.options, **subject.snapshot, "metrics.interval.ms": "50"}
     reader = ChangeStreamReader(registry.parse(subject.connector, given), "run")
-    found = Observation(described, Names("contract"))
+    found = Observation(described, PipelineNames("contract"))
     at: dict[str, Any] = reader.initialOffset()
     number = -1
     try:

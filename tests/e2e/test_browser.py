@@ -17,7 +17,7 @@ from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.monitoring.health import Health
 from tailrace.monitoring.observation import Observation
 from tailrace.monitoring.server import HttpServer
-from tailrace.snapshot.incremental import Collection, Cursor, HeldTable, IncrementalSnapshot
+from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, PausedTable
 from tailrace.snapshot.progress import Progress
 from tailrace.snapshot.table_commands import TableCommands
 from tests.servers.chromium import Chromium
@@ -39,7 +39,7 @@ def watched(folder: Path, tables: Sequence[str]) -> Observation:
     ]
     found = observation(clock=clock)
     running = IncrementalSnapshot("1", (Collection("public", "orders"),), Cursor(("7",), ("9",), 61_000))
-    held = (HeldTable(Collection("public", "prices"), Cursor(("7",), ("9",), 3)),)
+    held = (PausedTable(Collection("public", "prices"), Cursor(("7",), ("9",), 3)),)
     commands = TableCommands(added=(("public", "prices"),))
     offset = PostgresOffset(progress=Progress(state=running, held=held, commands=commands)).to_json()
     snapshot = {"table": "public.orders", "rows": 61_000, "of": 90_000, "waiting": 0, "paused": False}

@@ -18,7 +18,7 @@ from tailrace.connectors.binlog.log.indexed_run import IndexedRun
 from tailrace.connectors.binlog.log.indexing import Indexer
 from tailrace.connectors.binlog.log.plain_rows import LACKING, parse_row
 from tailrace.connectors.binlog.log.position import BinlogPosition, Segment
-from tailrace.connectors.binlog.schema.statement import NO_OUTCOME, Outcome, Place, Statement
+from tailrace.connectors.binlog.schema.statement import NO_OUTCOME, Place, Statement, StatementEffects
 from tailrace.connectors.binlog.schema.table_map import TableMap
 from tailrace.errors import DecodeError, TailraceError
 from tailrace.log.rows import segment
@@ -54,7 +54,7 @@ class Definitions:
             self.versions.append(table)
         return self.versions.index(table)
 
-    def statement(self, given: Statement, at: Place) -> Outcome:
+    def statement(self, given: Statement, at: Place) -> StatementEffects:
         return NO_OUTCOME
 
 

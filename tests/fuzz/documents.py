@@ -15,7 +15,7 @@ from bson.timestamp import Timestamp
 from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed, StreamSettings
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces
 from tailrace.connectors.mongodb.log.oplog import OplogFeed
-from tailrace.connectors.mongodb.log.position import Position
+from tailrace.connectors.mongodb.log.position import ChangePosition
 from tailrace.connectors.mongodb.records.records import to_rows
 from tailrace.connectors.mongodb.records.segment import OPLOG, STREAM, segments
 from tailrace.connectors.mongodb.server import raw
@@ -76,14 +76,14 @@ def _filters() -> tuple[FieldFilter, ...]:
     return tuple(one for one in made if one is not None)
 
 
-def _text(data: bytes, kind: int, place: int, form: forms.Form) -> str | None:
+def _text(data: bytes, kind: int, place: int, form: forms.JsonForm) -> str | None:
     try:
         return plain_text(data, kind, place, form)
     except TailraceError:
         return None
 
 
-def _compiled(data: Bytes, kinds: Sequence[int], places: Sequence[int], form: forms.Form) -> list[str] | None:
+def _compiled(data: Bytes, kinds: Sequence[int], places: Sequence[int], form: forms.JsonForm) -> list[str] | None:
     try:
         found = json_texts(data, np.array(places, np.int64), np.array(kinds, np.uint8), form, False)
     except TailraceError:
@@ -167,7 +167,7 @@ def _run(data: bytes) -> object:
             # The feed makes no chunk of an answer without entries.
             return "empty"
         feed = OplogFeed(nobody, namespaces)
-        feed._reached = Position()
+        feed._reached = ChangePosition()
         kind = OPLOG
     else:
         feed = ChangeStreamFeed(nobody, namespaces, StreamSettings())
@@ -180,7 +180,7 @@ def _run(data: bytes) -> object:
         # The planner's queries about it.
         for row in range(len(run.rows)):
             run.position(row)
-        Position.from_json(run.reached.to_json())
+        ChangePosition.from_json(run.reached.to_json())
         for parts in segments([run.rows], namespaces.names, kind).values():
             for segment in parts:
                 for settings in _settings():

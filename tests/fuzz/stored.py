@@ -17,7 +17,7 @@ from tailrace.connectors.mongodb.values.shell_json import strict_json
 from tailrace.connectors.postgres.log.visibility import VisibleTransactions
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import LogPosition
-from tailrace.connectors.postgres.schema.history import Attributes, Change, ColumnFacts, History, IndexFacts
+from tailrace.connectors.postgres.schema.history import Attributes, Change, ColumnFacts, IndexFacts, StoredHistory
 from tailrace.connectors.registry import read as read_file
 from tailrace.errors import PositionLost
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, requested
@@ -68,8 +68,8 @@ def _offsets() -> list[bytes]:
     snapshot = IncrementalSnapshot("id", (Collection("s", "t", "a = 1", None),), Cursor(("1",), ("9",), 3), True)
     progress = Progress(snapshot, None, (Collection("s", "u", None, "k"),), positions=(("file", 7),), windows=2)
     facts = Attributes((ColumnFacts(1, "id", False, "1"),), (IndexFacts(9, True, (1,), False, "t_pkey"),), ())
-    history = History(((10, facts),), (Change((5, 1), 10, facts),))
-    long = History(tuple((number, facts) for number in range(30)))
+    history = StoredHistory(((10, facts),), (Change((5, 1), 10, facts),))
+    long = StoredHistory(tuple((number, facts) for number in range(30)))
     texts = [
         (0, PostgresOffset(LogPosition(16, 32, 3)).to_json()),
         (0, PostgresOffset(LogPosition(16, 32),

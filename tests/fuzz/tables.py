@@ -17,7 +17,7 @@ import pyarrow as pa
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.columns.batch import ChangeBatch
 from tailrace.connectors.changetables.dialect import ChangeRows, CommitTimes
-from tailrace.connectors.changetables.log.rows import Assembly, Times, whole
+from tailrace.connectors.changetables.log.rows import RowAssembly, TimesByPosition, whole
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import SourceForm
 from tailrace.events.record_assembly import to_rows
@@ -85,7 +85,7 @@ def _run(data: bytes) -> object:
     form = captured_batches.form_of(connector)
     pairs = bool(head[3] & 1)
     known = CommitTimes(pa.array([bytes(10)], pa.binary()), np.array([1_700_000_000_000_000], np.int64))
-    assembly = Assembly(_table(connector, head[1]), Times.of(known, 0), pairs)
+    assembly = RowAssembly(_table(connector, head[1]), TimesByPosition.of(known, 0), pairs)
     half = count // 2
     fetches = (_slice(rows, 0, half), _slice(rows, half, count))
     told = []

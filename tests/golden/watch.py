@@ -20,7 +20,7 @@ from tailrace import spark as sources
 from tailrace.connectors.binlog.log.position import BinlogPosition
 from tailrace.connectors.binlog.log_session import BinlogLogSession
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
-from tailrace.connectors.mongodb.log.position import WHOLE, Position
+from tailrace.connectors.mongodb.log.position import WHOLE, ChangePosition
 from tailrace.connectors.mongodb.log_session import MongoLogSession
 from tailrace.connectors.postgres.log_session import PostgresLogSession
 from tailrace.connectors.postgres.protocol.position import FlushedLsn
@@ -73,7 +73,7 @@ def reads_to(planner: Planner, target: int) -> bool:
         file, pos = target >> 40, target & ((1 << 40) - 1)
         return opened.has_read(BinlogPosition(f"binlog.{file:06d}", pos - 1, pos))
     assert isinstance(opened, MongoLogSession)
-    return opened.has_read(Position(target, WHOLE))
+    return opened.has_read(ChangePosition(target, WHOLE))
 
 
 def is_idle(planner: Planner) -> bool:

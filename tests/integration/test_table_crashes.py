@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from tailrace import sinks
-from tailrace.columns.blocks import BLOCK, Form, Head, written
+from tailrace.columns.blocks import BLOCK, BlockForm, Head, written
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.formats import delta
 from tailrace.sinks.tables.positions import read_at
@@ -23,13 +23,18 @@ from tests.extent import is_full, sized
 from tests.fix_lake import writes
 
 AT = datetime.datetime(2024, 2, 3, tzinfo=datetime.UTC)
-OLD = Form(("id", "v", "code"), (pa.int32(), pa.int32(), pa.string()), (0,), numbers=(1, 2, 3), relation=7)
-NEW = Form(("code", "id", "w"), (pa.string(), pa.int64(), pa.int32()), (0,), numbers=(3, 1, 2), relation=7)
+OLD = BlockForm(("id", "v", "code"), (pa.int32(), pa.int32(), pa.string()), (0,), numbers=(1, 2, 3), relation=7)
+NEW = BlockForm(("code", "id", "w"), (pa.string(), pa.int64(), pa.int32()), (0,), numbers=(3, 1, 2), relation=7)
 """The column v is now called w, id is wider, and the key has another column."""
 
 
 def block(
-    table: str, form: Form, place: int, *rows: Sequence[Any], snapshot: str = "", missing: Sequence[int] | None = None
+    table: str,
+    form: BlockForm,
+    place: int,
+    *rows: Sequence[Any],
+    snapshot: str = "",
+    missing: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     """Return a block of changes, each an operation and the row's values, at consecutive places of the log. All rows
     lack the values of the columns `missing`."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tailrace.columns.table import Column, TableId
 from tailrace.connectors.binlog.log.forms import BinlogTable, ColumnForm, ValueKind, decimal_width
-from tailrace.connectors.binlog.log.position import BinlogTransactions, Image, RowPlaces, Segment
+from tailrace.connectors.binlog.log.position import BinlogTransactions, RowPlaces, RowsEventForm, Segment
 
 ID = TableId("d", "d", "t")
 
@@ -152,7 +152,7 @@ class Rows:
     """A table, the images of its rows, and its rows: the message of each, and the place of its image."""
 
     table: BinlogTable
-    images: tuple[Image, ...]
+    images: tuple[RowsEventForm, ...]
     rows: tuple[tuple[bytes, int], ...]
 
     def segment(self) -> Segment:
@@ -180,9 +180,11 @@ def drawn(draw: st.DrawFn) -> Rows:
     everything = bytes([1]) * len(form)
     some = st.lists(st.sampled_from([0, 1]), min_size=len(form), max_size=len(form)).map(bytes)
     images = (
-        Image(ord("c"), b"", everything), Image(ord("u"), everything, everything), Image(ord("d"), everything, b""),
-        Image(ord("u"), draw(some.filter(any)), draw(some.filter(any))), Image(ord("c"), b"", draw(some.filter(any))),
-        Image(ord("t"), b"", b""),
+        RowsEventForm(ord("c"), b"", everything), RowsEventForm(ord("u"), everything, everything),
+        RowsEventForm(ord("d"), everything, b""),
+        RowsEventForm(ord("u"), draw(some.filter(any)), draw(some.filter(any))),
+        RowsEventForm(ord("c"), b"", draw(some.filter(any))),
+        RowsEventForm(ord("t"), b"", b""),
     )  # fmt: skip
     rows = []
     for _ in range(draw(st.integers(0, 12))):

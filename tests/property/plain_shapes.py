@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from tailrace.connectors.mongodb.documents.extended import Document, TypedValue
+from tailrace.connectors.mongodb.documents.extended import ExtendedDocument, TypedValue
 from tailrace.errors import ConversionError
 from tailrace.values.doubles import double_text
 from tailrace.values.json_text import quoted
@@ -49,7 +49,7 @@ class Shaper:
     sanitize: bool
     unnamed: bool
 
-    def fields(self, document: Document, name: str | None, inside: bool = False) -> list[tuple[str, Shaped]]:
+    def fields(self, document: ExtendedDocument, name: str | None, inside: bool = False) -> list[tuple[str, Shaped]]:
         """Return the fields of a document that have a form in Connect, in order. Raises ConversionError.
 
         `inside` is True within an array that becomes a struct, where even empty structs have names.
@@ -62,7 +62,7 @@ class Shaper:
             found.append((shown, self.value(value, f"{name or 'null'}.{shown}", inside)))
         return found
 
-    def struct(self, document: Document, name: str | None, inside: bool) -> Shaped:
+    def struct(self, document: ExtendedDocument, name: str | None, inside: bool) -> Shaped:
         fields = self.fields(document, name, inside)
         named = name if fields or inside or not self.unnamed else None
         return struct(fields, named)
@@ -79,7 +79,7 @@ class Shaper:
             return DOUBLE, _double(value)
         if value is None:
             return STRING, None
-        if isinstance(value, Document):
+        if isinstance(value, ExtendedDocument):
             return self.struct(value, name, inside)
         if isinstance(value, list):
             return self._array(value, name)

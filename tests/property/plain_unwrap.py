@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tailrace.columns.row import HEADERS
-from tailrace.connectors.mongodb.documents.extended import Document, TypedValue, read
+from tailrace.connectors.mongodb.documents.extended import ExtendedDocument, TypedValue, read
 from tailrace.connectors.mongodb.documents.options import AddedField, UnwrapSettings
 from tailrace.errors import ConversionError
 from tailrace.values.json_text import dumps, quoted
@@ -126,7 +126,7 @@ class Unwrapping:
         added += [(field.name, self._header(field, payload, types)) for field in chosen.headers]
         if deleted and not chosen.rewrites:
             return Record(self._key(identity), None, added)
-        fields = self._fields(document or Document(), name, partial)
+        fields = self._fields(document or ExtendedDocument(), name, partial)
         if chosen.rewrites:
             fields.append(("__deleted", (BOOLEAN, "true" if deleted else "false")))
             if chosen.with_id and document is None:
@@ -157,10 +157,10 @@ class Unwrapping:
         return None if text is None else read(text)
 
     def _key(self, identity: Any) -> bytes:
-        fields = self._shaper.fields(Document(id=identity), None)
+        fields = self._shaper.fields(ExtendedDocument(id=identity), None)
         return self._written(fields, None, self._schemas.key)
 
-    def _document(self, payload: dict[str, Any], identity: Any) -> tuple[Document | None, bool]:
+    def _document(self, payload: dict[str, Any], identity: Any) -> tuple[ExtendedDocument | None, bool]:
         """Return the fields that a record shows, and True if they are only an update's; None if it shows none."""
         old = self._settings.format == "1.1"
         if payload["op"] == "d":
@@ -181,16 +181,16 @@ class Unwrapping:
         document.setdefault("_id", identity)
         return document, True
 
-    def _patched(self, payload: dict[str, Any], identity: Any) -> tuple[Document, bool]:
-        patch = _read(payload["patch"]) if payload.get("patch") is not None else Document()
+    def _patched(self, payload: dict[str, Any], identity: Any) -> tuple[ExtendedDocument, bool]:
+        patch = _read(payload["patch"]) if payload.get("patch") is not None else ExtendedDocument()
         partial = "$set" in patch or "$unset" in patch
-        document = Document()
+        document = ExtendedDocument()
         if partial:
             for part in ("$set", "$unset"):
                 inner = patch.get(part)
                 document |= {
                     name: value if part == "$set" else None
-                    for name, value in (inner.items() if isinstance(inner, Document) else ())
+                    for name, value in (inner.items() if isinstance(inner, ExtendedDocument) else ())
                 }
         elif "_id" in patch:
             document |= {name: value for name, value in patch.items() if name != "_id"}
@@ -202,7 +202,7 @@ class Unwrapping:
         document.setdefault("id", identity)
         return document, partial
 
-    def _fields(self, document: Document, name: str | None, partial: bool) -> list[tuple[str, Shaped]]:
+    def _fields(self, document: ExtendedDocument, name: str | None, partial: bool) -> list[tuple[str, Shaped]]:
         chosen = self._settings
         fields = self._shaper.fields(document, name)
         if not chosen.flatten:
@@ -256,9 +256,9 @@ class Unwrapping:
         return (f'{{"schema":{schema},"payload":{text}}}' if with_schema else text).encode()
 
 
-def _read(text: str) -> Document:
+def _read(text: str) -> ExtendedDocument:
     value = read(text)
-    if isinstance(value, Document):
+    if isinstance(value, ExtendedDocument):
         return value
     # A document of only a wrapper's fields was read as the value that it stands for.
     raise ConversionError("An event holds a text that is no document." if not isinstance(value, TypedValue) else

@@ -10,7 +10,7 @@ from tailrace.columns.table import Column, TableId
 from tailrace.connectors.binlog.log.forms import BinlogTable, ColumnForm, ValueKind
 from tailrace.connectors.binlog.log.last_changes import standing
 from tailrace.connectors.binlog.log.plain_rows import LACKING, parse_row
-from tailrace.connectors.binlog.log.position import Image
+from tailrace.connectors.binlog.log.position import RowsEventForm
 from tailrace.log.rows.segment import RowRun
 from tests.extent import examples
 from tests.property.binlog_rows import Rows
@@ -25,11 +25,11 @@ TABLE = BinlogTable(
 )
 ALL, KEY, REST = b"\1\1\1", b"\1\1\0", b"\0\0\1"
 IMAGES = (
-    Image(ord("c"), b"", ALL),
-    Image(ord("u"), ALL, ALL),
-    Image(ord("d"), KEY, b""),
-    Image(ord("u"), KEY, REST),
-    Image(ord("u"), KEY, KEY),
+    RowsEventForm(ord("c"), b"", ALL),
+    RowsEventForm(ord("u"), ALL, ALL),
+    RowsEventForm(ord("d"), KEY, b""),
+    RowsEventForm(ord("u"), KEY, REST),
+    RowsEventForm(ord("u"), KEY, KEY),
 )
 KEYS = st.tuples(st.sampled_from([b"", b"a", b"aa"]), st.sampled_from([None, 0, 1, 1, 1]))
 

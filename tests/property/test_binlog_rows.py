@@ -13,7 +13,7 @@ from tailrace.columns.batch import Image as Side
 from tailrace.connectors.binlog.log.decoder import decode
 from tailrace.connectors.binlog.log.forms import ColumnForm, ValueKind
 from tailrace.connectors.binlog.log.plain_rows import LACKING, parse_row
-from tailrace.connectors.binlog.log.position import Image
+from tailrace.connectors.binlog.log.position import RowsEventForm
 from tailrace.connectors.binlog.log.row_log import key_hashes, unchanged
 from tailrace.errors import DecodeError
 from tests.extent import examples
@@ -124,4 +124,4 @@ def test_an_update_is_unchanged_if_all_its_values_are(rows: Rows) -> None:
 
 def test_a_row_that_is_too_short_is_refused_with_its_reason() -> None:
     with pytest.raises(DecodeError, match="ends within its null bits"):
-        parse_row(b"", (ColumnForm(ValueKind.INTEGER, 4),), Image(ord("c"), b"", b"\x01"))
+        parse_row(b"", (ColumnForm(ValueKind.INTEGER, 4),), RowsEventForm(ord("c"), b"", b"\x01"))

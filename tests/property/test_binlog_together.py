@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tailrace.connectors.binlog.log.decoder import decode_together
 from tailrace.connectors.binlog.log.forms import ColumnForm
-from tailrace.connectors.binlog.log.position import Image, MixedSegment, RowPlaces
+from tailrace.connectors.binlog.log.position import MixedSegment, RowPlaces, RowsEventForm
 from tests.extent import examples
 from tests.property.binlog_rows import Rows, drawn
 from tests.property.test_binlog_rows import as_numbers, plain, texts
@@ -27,7 +27,7 @@ def mixtures(draw: st.DrawFn) -> tuple[list[Rows], list[tuple[int, int]], list[l
 
 
 def mixed(tables: list[Rows], order: list[tuple[int, int]]) -> MixedSegment:
-    known: dict[Image, int] = {}
+    known: dict[RowsEventForm, int] = {}
     rows = [tables[number].rows[row] for number, row in order]
     image = [known.setdefault(tables[number].images[of], len(known))
              for (number, _), (_, of) in zip(order, rows, strict=True)]  # fmt: skip
@@ -74,5 +74,5 @@ def test_a_row_that_is_cut_is_left_to_its_own_table() -> None:
     table = BinlogTable(
         TableId("d", "d", "t"), (Column("c0", "", 0),), ("c0",), form=(ColumnForm(ValueKind.INTEGER, 4),)
     )
-    rows = Rows(table, (Image(ord("c"), b"", b"\1"),), ((b"\0\1\0", 0),))
+    rows = Rows(table, (RowsEventForm(ord("c"), b"", b"\1"),), ((b"\0\1\0", 0),))
     assert decode_together(mixed([rows], [(0, 0)]), np.zeros(1, np.int32), np.array([0, 1], np.int64), 1) is None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.connectors.mongodb.documents.extended import Document, TypedValue, read, write
+from tailrace.connectors.mongodb.documents.extended import ExtendedDocument, TypedValue, read, write
 from tailrace.connectors.mongodb.documents.states import patched, state_after
 from tailrace.errors import ConversionError
 from tests.extent import examples
@@ -32,7 +32,7 @@ _SCALARS = st.one_of(
             TypedValue("timestamp", (2**32 - 1, 2**31)),
             TypedValue("regex", ('a"', "i")),
             TypedValue("code", "f()"),
-            TypedValue("scopedCode", ("f()", Document(a=1))),
+            TypedValue("scopedCode", ("f()", ExtendedDocument(a=1))),
             TypedValue("symbol", "s"),
             TypedValue("undefined", None),
             TypedValue("minKey", None),
@@ -42,8 +42,8 @@ _SCALARS = st.one_of(
 )
 
 
-def _documents(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Document]:
-    return st.dictionaries(_NAMES, values, max_size=4).map(Document)
+def _documents(values: st.SearchStrategy[Any]) -> st.SearchStrategy[ExtendedDocument]:
+    return st.dictionaries(_NAMES, values, max_size=4).map(ExtendedDocument)
 
 
 _VALUES = st.recursive(
@@ -57,26 +57,26 @@ def same(one: Any, other: Any) -> bool:
     return write(one) == write(other)
 
 
-def ordered_like(before: Document, after: Document) -> Document:
+def ordered_like(before: ExtendedDocument, after: ExtendedDocument) -> ExtendedDocument:
     """Return the fields of `after` in a server's order: earlier fields first, in their order, at every level."""
     names = [name for name in before if name in after] + [name for name in after if name not in before]
-    found = Document()
+    found = ExtendedDocument()
     for name in names:
         old, new = before.get(name), after[name]
-        both = isinstance(old, Document) and isinstance(new, Document)
+        both = isinstance(old, ExtendedDocument) and isinstance(new, ExtendedDocument)
         found[name] = ordered_like(old, new) if both else new  # type: ignore[arg-type]
     return found
 
 
-def difference(before: Document, after: Document) -> Document:
+def difference(before: ExtendedDocument, after: ExtendedDocument) -> ExtendedDocument:
     """Return the `$v: 2` diff between two documents whose common fields are in the same order."""
-    diff = Document()
-    deleted = Document((name, False) for name in before if name not in after)
-    updated, inserted, inside = Document(), Document(), Document()
+    diff = ExtendedDocument()
+    deleted = ExtendedDocument((name, False) for name in before if name not in after)
+    updated, inserted, inside = ExtendedDocument(), ExtendedDocument(), ExtendedDocument()
     for name, value in after.items():
         if name not in before:
             inserted[name] = value
-        elif isinstance(value, Document) and isinstance(before[name], Document):
+        elif isinstance(value, ExtendedDocument) and isinstance(before[name], ExtendedDocument):
             inner = difference(before[name], value)
             if inner:
                 inside["s" + name] = inner
@@ -89,17 +89,17 @@ def difference(before: Document, after: Document) -> Document:
     for part, told in (("d", deleted), ("u", updated), ("i", inserted)):
         if told:
             diff[part] = told
-    return Document({**diff, **inside})
+    return ExtendedDocument({**diff, **inside})
 
 
-def array_difference(before: list[Any], after: list[Any]) -> Document:
-    diff = Document(a=True)
+def array_difference(before: list[Any], after: list[Any]) -> ExtendedDocument:
+    diff = ExtendedDocument(a=True)
     if len(after) < len(before):
         diff["l"] = len(after)
     for index, value in enumerate(after):
         if index >= len(before):
             diff[f"u{index}"] = value
-        elif isinstance(value, Document) and isinstance(before[index], Document):
+        elif isinstance(value, ExtendedDocument) and isinstance(before[index], ExtendedDocument):
             after[index] = ordered_like(before[index], value)
             inner = difference(before[index], after[index])
             if inner:
@@ -118,20 +118,22 @@ def test_a_text_that_is_read_is_written_the_same(value: Any) -> None:
 
 @settings(max_examples=examples(200), deadline=None)
 @given(_WHOLE, _WHOLE)
-def test_a_diff_leads_to_the_document_that_it_was_made_for(before: Document, after: Document) -> None:
+def test_a_diff_leads_to_the_document_that_it_was_made_for(before: ExtendedDocument, after: ExtendedDocument) -> None:
     after = ordered_like(before, after)
     diff = difference(before, after)
-    patch = read(write(Document({"$v": 2, "diff": diff})))
+    patch = read(write(ExtendedDocument({"$v": 2, "diff": diff})))
     assert same(patched(copy.deepcopy(before), patch), after)
 
 
 @settings(max_examples=examples(200), deadline=None)
 @given(_WHOLE, _WHOLE)
-def test_set_and_unset_lead_to_the_document(before: Document, after: Document) -> None:
+def test_set_and_unset_lead_to_the_document(before: ExtendedDocument, after: ExtendedDocument) -> None:
     after = ordered_like(before, after)
-    changed = Document((name, value) for name, value in after.items() if write(value) != write(before.get(name, after)))
+    changed = ExtendedDocument(
+        (name, value) for name, value in after.items() if write(value) != write(before.get(name, after))
+    )
     removed = [name for name in before if name not in after]
-    patch = Document({"$v": 1, "$set": changed, "$unset": Document((name, True) for name in removed)})
+    patch = ExtendedDocument({"$v": 1, "$set": changed, "$unset": ExtendedDocument((name, True) for name in removed)})
     text = json.dumps({"op": "u", "after": None, "patch": write(patch), "filter": None})
     assert same(state_after(copy.deepcopy(before), json.loads(text)), after)
     told = {"updatedFields": write(changed), "removedFields": removed or None, "truncatedArrays": None}

@@ -38,7 +38,7 @@ def test_each_piece_means_the_same_to_both_engines(piece: str, folds: bool) -> N
     names = [*LETTERS, *map("".join, product(LETTERS + "\n\t", repeat=2))]
     for expression in (piece, f"(?:{piece})*", f"{piece}a?"):
         python = compile_groups("(?i)" * folds + expression)
-        tree = expressions.Tree(python.pattern, ignore_case=False)
+        tree = expressions.ExpressionTree(python.pattern, ignore_case=False)
         assert expressions.matches(tree.linear(), names) == [python.fullmatch(name) is not None for name in names]
 
 
@@ -48,7 +48,7 @@ def test_both_engines_match_the_same_names(expression: str, names: list[str], fo
     try:
         chosen = compile_expression(expression, ignore_case=folds)
         plain = compile_expression("(?i)" * folds + expression, ignore_case=False).backtracking
-        tree = expressions.Tree(compile_groups("(?i)" * folds + expression).pattern, ignore_case=False)
+        tree = expressions.ExpressionTree(compile_groups("(?i)" * folds + expression).pattern, ignore_case=False)
     except ValueError:
         return
     if r"\B" in expression:

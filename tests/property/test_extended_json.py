@@ -69,14 +69,14 @@ _VALUES = st.recursive(
 )
 
 
-def _wanted(data: bytes, kind: int, form: forms.Form) -> str | None:
+def _wanted(data: bytes, kind: int, form: forms.JsonForm) -> str | None:
     try:
         return plain_text(data, kind, 0, form)
     except TailraceError:
         return None
 
 
-def _got(data: bytes, kind: int, form: forms.Form, within_string: bool) -> str | None:
+def _got(data: bytes, kind: int, form: forms.JsonForm, within_string: bool) -> str | None:
     try:
         found = json_texts(np.frombuffer(data, np.uint8), np.zeros(1), np.array([kind]), form, within_string)
     except TailraceError:
@@ -86,7 +86,7 @@ def _got(data: bytes, kind: int, form: forms.Form, within_string: bool) -> str |
 
 @settings(max_examples=examples(1200), deadline=None)
 @given(_VALUES, st.sampled_from(forms.FORMS))
-def test_compiled_texts_are_the_plain_ones(value: tuple[int, bytes], form: forms.Form) -> None:
+def test_compiled_texts_are_the_plain_ones(value: tuple[int, bytes], form: forms.JsonForm) -> None:
     kind, data = value
     wanted = _wanted(data + b"\0", kind, form)
     assert _got(data + b"\0", kind, form, False) == wanted

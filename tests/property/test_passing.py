@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tailrace.columns.blocks import EVERY, LAST, read
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors.changetables.dialect import DELETE, INSERT, ChangeRows
-from tailrace.connectors.changetables.log.rows import Assembly, Times, together, whole
+from tailrace.connectors.changetables.log.rows import RowAssembly, TimesByPosition, together, whole
 from tailrace.connectors.db2.values.conversions import FORM
 from tailrace.connectors.registry import parse
 from tailrace.events.event_settings import EventSettings
@@ -62,7 +62,7 @@ def fetches(rows: ChangeRows, size: int) -> Iterator[ChangeRows]:
 
 def entries(given: Sequence[Half], size: int, blocks: str) -> list[dict[str, Any]]:
     """Return the rows of all blocks in order."""
-    assembly = Assembly(TABLE, Times.none(), pairs=True, exact=True)
+    assembly = RowAssembly(TABLE, TimesByPosition.none(), pairs=True, exact=True)
     found = []
     for cut in together(whole(fetches(log_of(given), size), pairs=True), [0]):
         batch = assembly.batch(cut)

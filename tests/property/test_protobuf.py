@@ -22,7 +22,7 @@ from tailrace.errors import ConversionError
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import SourceForm
 from tailrace.formats.protobuf import encoding
-from tailrace.formats.protobuf.schema import Rules
+from tailrace.formats.protobuf.schema import ProtobufRules
 from tailrace.formats.registry.options import Registry
 from tests.property import captured_batches, json_batches
 from tests.property.test_avro import exactly, logical_with_optional, rows
@@ -72,7 +72,7 @@ class Schemas:
 SCHEMAS = Schemas()
 
 
-def formats(rules: Rules) -> dict[str, Any]:
+def formats(rules: ProtobufRules) -> dict[str, Any]:
     options = (
         ("optional.for.nullables", str(rules.optionals).lower()),
         ("schema.registry.url", "http://registry"),
@@ -82,12 +82,12 @@ def formats(rules: Rules) -> dict[str, Any]:
     return {f"{part}_format": Format("protobuf", part, options) for part in ("key", "value")}
 
 
-def is_wrapped(kind: LogicalType, rules: Rules) -> bool:
+def is_wrapped(kind: LogicalType, rules: ProtobufRules) -> bool:
     scalar = kind.connect not in ("struct", "array", "map") and kind.name not in MESSAGES
     return rules.wrappers and kind.optional and scalar
 
 
-def wanted(value: Any, kind: LogicalType, rules: Rules) -> Any:
+def wanted(value: Any, kind: LogicalType, rules: ProtobufRules) -> Any:
     """Return Protobuf's form of a value of the JSON."""
     if value is None:
         if kind.connect in ("array", "map"):
@@ -136,14 +136,14 @@ def in_days(days: int) -> list[int]:
     return [found.year, found.month, found.day]
 
 
-def found(message: Any, kind: LogicalType, rules: Rules) -> list[Any]:
+def found(message: Any, kind: LogicalType, rules: ProtobufRules) -> list[Any]:
     """Return the fields of a read message."""
     fields = sorted(message.DESCRIPTOR.fields, key=lambda field: field.number)
     assert [field.number for field in fields] == list(range(1, len(kind.fields) + 1))
     return [of_field(message, field, part.type, rules) for field, part in zip(fields, kind.fields, strict=True)]
 
 
-def of_field(message: Any, field: Any, kind: LogicalType, rules: Rules) -> Any:
+def of_field(message: Any, field: Any, kind: LogicalType, rules: ProtobufRules) -> Any:
     value = getattr(message, field.name)
     if kind.connect == "array":
         assert kind.items is not None
@@ -161,7 +161,7 @@ def of_field(message: Any, field: Any, kind: LogicalType, rules: Rules) -> Any:
     return of_value(value, kind, rules) if not field.has_presence or message.HasField(field.name) else None
 
 
-def of_value(value: Any, kind: LogicalType, rules: Rules) -> Any:
+def of_value(value: Any, kind: LogicalType, rules: ProtobufRules) -> Any:
     if kind.connect == "struct":
         return found(value, kind, rules)
     if kind.name == CONNECT + "Decimal":
@@ -173,7 +173,7 @@ def of_value(value: Any, kind: LogicalType, rules: Rules) -> Any:
     return exactly(value) if isinstance(value, float) else value
 
 
-def compare(batch: ChangeBatch, chosen: EventSettings, form: SourceForm, rules: Rules) -> None:
+def compare(batch: ChangeBatch, chosen: EventSettings, form: SourceForm, rules: ProtobufRules) -> None:
     chosen = replace(chosen, key_schemas_enable=True, value_schemas_enable=True)
     documents = [
         [row[part] and json.loads(row[part]) for part in ("key", "value")] for row in rows(batch, chosen, form)
@@ -210,17 +210,19 @@ def same(left: Any, right: Any) -> bool:
 
 # Most batches need it for their names.
 SCRUBS = st.sampled_from([True, True, True, True, False])
-RULES = st.builds(Rules, SCRUBS, st.booleans(), st.booleans())
+RULES = st.builds(ProtobufRules, SCRUBS, st.booleans(), st.booleans())
 
 
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(json_batches.batches(), json_batches.settings(), RULES)
-def test_protobuf_holds_what_json_says(batch: ChangeBatch, chosen: EventSettings, rules: Rules) -> None:
+def test_protobuf_holds_what_json_says(batch: ChangeBatch, chosen: EventSettings, rules: ProtobufRules) -> None:
     compare(batch, chosen, FORM, rules)
 
 
 @settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data(), st.sampled_from(sorted(captured_batches.KINDS)), RULES)
-def test_protobuf_of_change_tables_holds_what_json_says(data: st.DataObject, connector: str, rules: Rules) -> None:
+def test_protobuf_of_change_tables_holds_what_json_says(
+    data: st.DataObject, connector: str, rules: ProtobufRules
+) -> None:
     batch = data.draw(captured_batches.batches(connector))
     compare(batch, data.draw(captured_batches.settings(connector)), captured_batches.form_of(connector), rules)

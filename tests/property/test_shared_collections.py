@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import TopicNaming
-from tailrace.connectors.mongodb.log.indexed_run import Rows, numbered
+from tailrace.connectors.mongodb.log.indexed_run import ChangeArrays, numbered
 from tailrace.connectors.mongodb.records import partition
 from tailrace.connectors.mongodb.records.segment import OPLOG
 from tailrace.connectors.mongodb.records.tasks import LogTask
@@ -64,7 +64,7 @@ def entry(change: Change, number: int, keys: list[Any]) -> bytes:
     return bson.encode({"o": document if op == "c" else {"_id": keys[key]}})
 
 
-def rows_of(log: list[Change], cuts: list[int], keys: list[Any]) -> list[Rows]:
+def rows_of(log: list[Change], cuts: list[int], keys: list[Any]) -> list[ChangeArrays]:
     seconds = 1000 + np.cumsum([change[3] for change in log], dtype=np.int64)
     time = seconds << 32
     number = numbered(time, 0, 0)
@@ -74,7 +74,7 @@ def rows_of(log: list[Change], cuts: list[int], keys: list[Any]) -> list[Rows]:
         documents = [entry(log[row], row, keys) for row in range(low, high)]
         at = np.cumsum([0, *map(len, documents)]).astype(np.int64)[:-1]
         found.append(
-            Rows(
+            ChangeArrays(
                 np.frombuffer(b"".join(documents), np.uint8),
                 at,
                 time[low:high],
@@ -97,7 +97,7 @@ def records(task: LogTask) -> list[Record]:
     ]
 
 
-def one_by_one(rows: list[Rows], settings: MongoSettings) -> list[Record]:
+def one_by_one(rows: list[ChangeArrays], settings: MongoSettings) -> list[Record]:
     """Return the records of every single change, in log order."""
     found = []
     for part in rows:

@@ -19,7 +19,7 @@ from bson import decode
 
 from tailrace.columns.batch import Marker
 from tailrace.connectors.mongodb.log import feed
-from tailrace.connectors.mongodb.log.position import Position
+from tailrace.connectors.mongodb.log.position import ChangePosition
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.planner import MongoPlanner
 from tailrace.connectors.mongodb.records import partition, records
@@ -212,7 +212,7 @@ class MongoHistory(Course[Checkpoint]):
             upto += self.rng.randint(1, 10)
         log.forget(upto)
 
-    def _position(self) -> Position | None:
+    def _position(self) -> ChangePosition | None:
         """Return the position that Spark has committed; before the first commit, the planned one."""
         offsets = self.checkpoint.offsets
         found = offsets[max(0, self.checkpoint.commits - 1)] if offsets else None

@@ -12,7 +12,7 @@ import adbc_driver_manager
 
 from tailrace.connectors.binlog.log.feed import BinlogFeed
 from tailrace.connectors.binlog.log.indexing import Indexer as BinlogIndexer
-from tailrace.connectors.binlog.log.position import BinlogPosition, Origin
+from tailrace.connectors.binlog.log.position import BinlogPosition, ReadingStart
 from tailrace.connectors.binlog.planner import BinlogSource
 from tailrace.connectors.binlog.schema.definitions import Definitions
 from tailrace.connectors.binlog.schema.statement import NO_OUTCOME
@@ -470,8 +470,8 @@ def a_prepared_transaction_is_delivered() -> contextlib.AbstractContextManager[N
 def a_prepared_transaction_is_not_read_again() -> contextlib.AbstractContextManager[None]:
     """Reading goes on behind an XA transaction that is prepared and not over."""
 
-    def resumes(self: BinlogPosition) -> Origin:
-        return Origin(self.file, self.start if self.consumed is not None else self.end, 0, self.gtids)
+    def resumes(self: BinlogPosition) -> ReadingStart:
+        return ReadingStart(self.file, self.start if self.consumed is not None else self.end, 0, self.gtids)
 
     return replaced(BinlogPosition, "resumes", property(resumes))
 

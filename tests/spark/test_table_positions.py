@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tailrace.sinks.tables import positions
 from tailrace.sinks.tables.formats.delta import Delta, DeltaTable
-from tailrace.sinks.tables.positions import NAME, Moment, Positions
+from tailrace.sinks.tables.positions import NAME, BatchEnd, Positions
 
 PIPELINE = "a-pipeline"
 AT = datetime(2026, 11, 25, tzinfo=UTC)
@@ -25,8 +25,8 @@ def opened(spark: SparkSession, place: Path, number: int) -> Positions:
     return found
 
 
-def moment(number: int, position: str) -> Moment:
-    return Moment(number, position, 0, AT)
+def moment(number: int, position: str) -> BatchEnd:
+    return BatchEnd(number, position, 0, AT)
 
 
 @pytest.fixture(scope="module")
@@ -132,8 +132,8 @@ def test_a_row_has_what_it_was_given(spark: SparkSession, place: Path) -> None:
     one = Positions(f"{place}/{NAME}", name, PIPELINE, Delta())
     one.open(spark, 0)
     at = datetime(1969, 7, 20, 20, 17, 40, 123457, tzinfo=UTC)
-    one.add(spark, Moment(0, "0/A'B", 2**40, at), True, {table: 7})
-    one.add(spark, Moment(1, "0/B", 0, at.astimezone().replace(tzinfo=None)), False, {})
+    one.add(spark, BatchEnd(0, "0/A'B", 2**40, at), True, {table: 7})
+    one.add(spark, BatchEnd(1, "0/B", 0, at.astimezone().replace(tzinfo=None)), False, {})
     rows = spark.read.format("delta").load(one.path).orderBy("batch")
     found = rows.selectExpr("query", "batch", "position", "ordinal", "unix_micros(committed_at)", "whole", "versions")
     micros = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

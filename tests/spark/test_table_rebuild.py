@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tailrace.columns.blocks import BLOCK, Form, Head, written
+from tailrace.columns.blocks import BLOCK, BlockForm, Head, written
 from tailrace.command.cli import main
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.evolution import ColumnStep
@@ -28,8 +28,8 @@ from tailrace.sinks.tables.sink import TablesSink, Writer
 from tailrace.sinks.tables.target import KEY
 from tests.extent import by_day, sized, turn
 
-OLD = Form(("id", "v", "big"), (pa.int64(), pa.string(), pa.string()), (0,))
-NEW = Form((*OLD.names, "extra"), (*OLD.types, pa.int64()), (0,))
+OLD = BlockForm(("id", "v", "big"), (pa.int64(), pa.string(), pa.string()), (0,))
+NEW = BlockForm((*OLD.names, "extra"), (*OLD.types, pa.int64()), (0,))
 START = datetime.datetime(2024, 2, 3, tzinfo=datetime.UTC)
 PIPELINE = "9a1f"
 _FRAME = (
@@ -50,7 +50,7 @@ class Source:
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
     kept: dict[int, tuple[Any, ...]] = field(default_factory=dict)
     """All rows that ever existed, with their last values, and the op of the last change."""
-    form: Form = OLD
+    form: BlockForm = OLD
     position: int = 100
     ordinal: int = 0
     numbered: int = 0

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tailrace.columns.blocks import Form
+from tailrace.columns.blocks import BlockForm
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.formats.base import WriteId
 from tailrace.sinks.tables.formats.delta import DeltaTable
@@ -24,7 +24,7 @@ from tests.spark.beside import Passing, merge_beside
 from tests.spark.test_table_maintenance import operations
 from tests.spark.test_table_rebuild import PIPELINE, START, Lake, Source, rows_of
 
-FORM = Form(("id", "v"), (pa.int64(), pa.int64()), (0,))
+FORM = BlockForm(("id", "v"), (pa.int64(), pa.int64()), (0,))
 
 
 class Writing:

@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tailrace.columns.blocks import Form
+from tailrace.columns.blocks import BlockForm
 from tailrace.sinks.tables.formats import delta
 from tailrace.sinks.tables.formats.base import WriteId
 from tailrace.sinks.tables.formats.delta import CONFLICT, DeltaTable, append_rows, replace_rows
@@ -28,8 +28,8 @@ from tests.extent import by_day, is_full, sized, turn
 from tests.fix_lake import writes
 from tests.spark.test_table_rebuild import PIPELINE, START, rows_of
 
-FORM = Form(("id", "v", "text"), (pa.int64(), pa.int32(), pa.string()), (0,))
-PAIR = Form(("a b", "id", "v,w"), (pa.string(), pa.int64(), pa.decimal128(12, 2)), (1, 0))
+FORM = BlockForm(("id", "v", "text"), (pa.int64(), pa.int32(), pa.string()), (0,))
+PAIR = BlockForm(("a b", "id", "v,w"), (pa.string(), pa.int64(), pa.decimal128(12, 2)), (1, 0))
 VECTORS = "'delta.enableDeletionVectors' = 'true'"
 MAPPING = f"{VECTORS}, 'delta.columnMapping.mode' = 'name'"
 
@@ -55,7 +55,7 @@ class Twins:
         self,
         spark: SparkSession,
         place: Path,
-        form: Form,
+        form: BlockForm,
         columns: str,
         properties: str = VECTORS,
         alone: bool = not is_full(),

@@ -11,7 +11,7 @@ import pytest
 from tailrace.columns.table import TableId
 from tailrace.connectors.changetables.capture_history import CaptureHistory
 from tailrace.connectors.changetables.offset import DatabaseProgress, TablesOffset, TablesSnapshot
-from tailrace.connectors.mongodb.log.position import WHOLE, Position
+from tailrace.connectors.mongodb.log.position import WHOLE, ChangePosition
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.snapshot.plan import SnapshotProgress as MongoProgress
 from tailrace.connectors.mongodb.snapshot.plan import planned
@@ -38,7 +38,7 @@ def postgres(**changes: Any) -> Offset:
 
 
 def mongodb(time: int = AT + 6, number: int = WHOLE, **changes: Any) -> Offset:
-    return MongoOffset(Position(time, number, term=4), **changes).to_json()
+    return MongoOffset(ChangePosition(time, number, term=4), **changes).to_json()
 
 
 def tables(*names: str, position: bytes = LSN, **changes: Any) -> Offset:
@@ -83,18 +83,23 @@ ROWS = {"snapshot": {"table": "dbo.b", "rows": 12, "of": 50, "waiting": 1}}
         ("mongodb", mongodb(), mongodb(AT + 90 * SECOND), SourceStatus("1558965515:6", lag_s=90.0)),
         ("mongodb", mongodb(), mongodb(), SourceStatus("1558965515:6", lag_s=0.0)),
         (
-            "mongodb", mongodb(snapshot=MongoProgress(COLLECTIONS, Position(AT), 1)), {},
+            "mongodb", mongodb(snapshot=MongoProgress(COLLECTIONS, ChangePosition(AT), 1)), {},
             SourceStatus(
                 "1558965515:6", snapshot=SnapshotStatus(1, 4), tables=(TableProgress("shop.orders", 1, 3, "chunks", 1),)
             ),
         ),
         (
-            "mongodb", mongodb(snapshot=MongoProgress(COLLECTIONS, Position(AT), 3)), {},
+            "mongodb", mongodb(snapshot=MongoProgress(COLLECTIONS, ChangePosition(AT), 3)), {},
             SourceStatus(
                 "1558965515:6", snapshot=SnapshotStatus(3, 4), tables=(TableProgress("shop.notes", 0, 1, "chunks", 0),)
             ),
         ),
-        ("mongodb", mongodb(snapshot=MongoProgress(COLLECTIONS, Position(AT), 4)), {}, SourceStatus("1558965515:6")),
+        (
+            "mongodb",
+            mongodb(snapshot=MongoProgress(COLLECTIONS, ChangePosition(AT), 4)),
+            {},
+            SourceStatus("1558965515:6"),
+        ),
         ("mongodb", mongodb(progress=Progress(STATE)), {}, SourceStatus("1558965515:6", tables=INCREMENTAL)),
         ("mongodb", MongoOffset().to_json(), {}, SourceStatus()),
         ("sqlserver", tables(), {}, SourceStatus("00000025000000D98000", whole=True)),
@@ -143,7 +148,7 @@ def test_all_records_of_a_snapshot_are_counted() -> None:
     out = io.StringIO()
     line = StatusLine(find("mongodb").load_describe(), out, lambda: 0.0)
     for done in range(1, 5):
-        end = mongodb(snapshot=MongoProgress(COLLECTIONS, Position(AT), done))
+        end = mongodb(snapshot=MongoProgress(COLLECTIONS, ChangePosition(AT), done))
         line.update(record(done, 51_000, json.loads(json.dumps(end)), {}))
     line.update(record(5, 3_000, mongodb(), mongodb()))
     line.close()

@@ -57,7 +57,7 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class BlockForm:
     """The form of a block's rows. `names` are the columns' names, `key` the indexes of key columns.
 
     `added` are the indexes of columns in which rows older than the column may have a value other than null; `values`
@@ -88,7 +88,7 @@ class Form:
         return pa.schema([*FIXED, pa.field("origin", key), *own])
 
 
-DOCUMENTS = Form(("_id", "document"), (pa.string(), VARIANT), (0,))
+DOCUMENTS = BlockForm(("_id", "document"), (pa.string(), VARIANT), (0,))
 """The form of every collection of documents: the document under the text of its key in events."""
 
 
@@ -106,7 +106,7 @@ class Head:
     database: str
     schema: str
     table: str
-    form: Form
+    form: BlockForm
     rows: int
     first: Place
     last: Place
@@ -162,17 +162,17 @@ class Head:
 
 
 @lru_cache(maxsize=256)
-def _form_text(form: Form) -> str:
+def _form_text(form: BlockForm) -> str:
     fields = [pa.field(name, kind) for name, kind in zip(form.names, form.types, strict=True)]
     schema = base64.b64encode(pa.schema(fields).serialize().to_pybytes()).decode()
     return json.dumps([schema, form.key, form.added, form.numbers, form.relation, form.values, form.shard])
 
 
 @lru_cache(maxsize=256)
-def _form_of(text: str) -> Form:
+def _form_of(text: str) -> BlockForm:
     schema, key, added, numbers, relation, values, shard = json.loads(text)
     fields = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))
-    return Form(
+    return BlockForm(
         tuple(fields.names), tuple(fields.types), tuple(key), tuple(added), tuple(numbers), relation,
         tuple((place, value) for place, value in values), shard,
     )  # fmt: skip

@@ -47,7 +47,7 @@ class NotLinear(ValueError):
     """An expression that no engine can match in linear time; the text follows its name in a sentence."""
 
 
-class Tree:
+class ExpressionTree:
     """A Python expression as its parser reads it, under the flags ASCII and optionally IGNORECASE.
 
     Raises ValueError for an invalid one.
@@ -91,7 +91,7 @@ class Tree:
 
 
 def matches(expression: str, texts: Sequence[str]) -> list[bool]:
-    """Return, for each of `texts`, whether the result of `Tree.linear` matches it as a whole."""
+    """Return, for each of `texts`, whether the result of `ExpressionTree.linear` matches it as a whole."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -321,13 +321,13 @@ def _compiled(expression: str, ignore_case: bool, *, trusted: bool) -> Expressio
         return Expression(expression, ignore_case, tree.size, compiled)
 
 
-def _parsed(expression: str, ignore_case: bool) -> tuple[Tree, re.Pattern[str]]:
+def _parsed(expression: str, ignore_case: bool) -> tuple[ExpressionTree, re.Pattern[str]]:
     translated = _translate(expression)
     try:
         with warnings.catch_warnings():
             # ignore Python's warnings of future syntax: Java's classes have the present meaning
             warnings.simplefilter("ignore", FutureWarning)
-            tree = Tree(translated, ignore_case=ignore_case)
+            tree = ExpressionTree(translated, ignore_case=ignore_case)
             return tree, re.compile(translated, re.ASCII | (re.IGNORECASE if ignore_case else 0))
     except (re.error, ValueError, OverflowError, RecursionError) as fault:
         raise ValueError(f"{expression!r} is not a regular expression: {fault}") from None

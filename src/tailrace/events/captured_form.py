@@ -8,15 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.columns import CapturedTransactions, ChangeBatch, Image, Marker, TableSchema
-from tailrace.columns import Column as TableColumn
+from tailrace.columns import CapturedTransactions, ChangeBatch, Column, Image, Marker, TableSchema
 from tailrace.columns.batch import Int64s
 from tailrace.columns.logical import INT64, STRING
 from tailrace.events.column_plans import Types, key_columns, shown_columns
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import BlockRecords, ChangePlace, PlainSource
 from tailrace.records.columns import SharedValue
-from tailrace.records.layout import TRANSACTION, Column, Constant, Member, Node
+from tailrace.records.layout import TRANSACTION, BlockColumn, Constant, Member, Node
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.fragments import lsn_texts
 from tailrace.values.json_text import dumps
@@ -109,15 +108,15 @@ class _CapturedBlock:
 class DescribedTypes(Protocol):
     """A column's type as the server's JDBC driver reports it. A module may be one."""
 
-    def jdbc_type(self, column: TableColumn) -> int:
+    def jdbc_type(self, column: Column) -> int:
         """The code of java.sql.Types."""
         ...
 
-    def type_name(self, column: TableColumn) -> str: ...
+    def type_name(self, column: Column) -> str: ...
 
-    def length(self, column: TableColumn) -> int: ...
+    def length(self, column: Column) -> int: ...
 
-    def scale(self, column: TableColumn) -> int | None: ...
+    def scale(self, column: Column) -> int | None: ...
 
 
 class CapturedForm:
@@ -132,12 +131,12 @@ class CapturedForm:
     def source_fields(self, settings: EventSettings) -> tuple[Member, ...]:
         text = STRING.with_optional(True)
         members = (
-            Member("change_lsn", Column("change_lsn", text)),
-            Member("commit_lsn", Column("commit_lsn", text, TRANSACTION)),
+            Member("change_lsn", BlockColumn("change_lsn", text)),
+            Member("commit_lsn", BlockColumn("commit_lsn", text, TRANSACTION)),
         )
         if not self.serial:
             return members
-        return (*members, Member("event_serial_no", Column("serial", INT64.with_optional(True))))
+        return (*members, Member("event_serial_no", BlockColumn("serial", INT64.with_optional(True))))
 
     def sequence(self, settings: EventSettings) -> Node:
         return Constant(None, STRING.with_optional(True))
@@ -155,7 +154,7 @@ class CapturedForm:
         # a column may have been captured only some time after it was added
         return frozenset(column.name for column in table.columns)
 
-    def is_text(self, column: TableColumn) -> bool:
+    def is_text(self, column: Column) -> bool:
         return self.types.declared.is_text(column)
 
     def parts(self, batch: ChangeBatch, settings: EventSettings) -> _CapturedParts:

@@ -20,7 +20,7 @@ from tailrace.records.layout import (
     MARKER,
     RECORD,
     TRANSACTION,
-    Column,
+    BlockColumn,
     Constant,
     Header,
     ImageColumn,
@@ -58,15 +58,15 @@ def source_layout(table: TableId, settings: EventSettings, form: SourceForm) -> 
         Member("version", Constant(settings.version, STRING)),
         Member("connector", Constant(settings.connector, STRING)),
         Member("name", Constant(settings.logical_name, STRING)),
-        Member("ts_ms", Column("commit_ms", INT64, TRANSACTION)),
-        Member("snapshot", Column("marker", marker, MARKER)),
+        Member("ts_ms", BlockColumn("commit_ms", INT64, TRANSACTION)),
+        Member("snapshot", BlockColumn("marker", marker, MARKER)),
         Member("db", Constant(table.database, STRING)),
     ]
     if settings.has_sequence:
         members.append(Member("sequence", form.sequence(settings)))
     if settings.has_nanos:
-        members.append(Member("ts_us", Column("commit_us", _OPTIONAL_INT64, TRANSACTION)))
-        members.append(Member("ts_ns", Column("commit_ns", _OPTIONAL_INT64, TRANSACTION)))
+        members.append(Member("ts_us", BlockColumn("commit_us", _OPTIONAL_INT64, TRANSACTION)))
+        members.append(Member("ts_ns", BlockColumn("commit_ns", _OPTIONAL_INT64, TRANSACTION)))
     if settings.has_schemas:
         members.append(Member("schema", Constant(table.schema, STRING)))
     members.append(Member("table", Constant(table.table, STRING.with_optional(not settings.has_schemas))))
@@ -78,9 +78,9 @@ def source_layout(table: TableId, settings: EventSettings, form: SourceForm) -> 
 def transaction_layout(settings: EventSettings) -> Struct:
     """Return the block that holds an event's place in its transaction."""
     members = (
-        Member("id", Column("transaction_name", STRING, RECORD)),
-        Member("total_order", Column("total_order", INT64, RECORD)),
-        Member("data_collection_order", Column("table_order", INT64, RECORD)),
+        Member("id", BlockColumn("transaction_name", STRING, RECORD)),
+        Member("total_order", BlockColumn("total_order", INT64, RECORD)),
+        Member("data_collection_order", BlockColumn("table_order", INT64, RECORD)),
     )
     if not settings.names_schemas:
         return Struct(members, optional=True)
@@ -158,7 +158,7 @@ class Envelopes:
         block = transaction_layout(settings)
         transaction = Member("transaction", block if kind.ordered else Constant(None, block.type))
         op = Member("op", Constant(chr(kind.op), STRING))
-        made = [Member(f"ts_{unit}", Column(f"made_{unit}", _OPTIONAL_INT64)) for unit in ("ms", "us", "ns")]
+        made = [Member(f"ts_{unit}", BlockColumn(f"made_{unit}", _OPTIONAL_INT64)) for unit in ("ms", "us", "ns")]
         if settings.has_nanos:
             members += [transaction, op, *made]
         else:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tailrace.columns import ChangeBatch, Marker
 from tailrace.columns.batch import Image, Int32s, Int64s
-from tailrace.columns.blocks import BLOCK, EVERY, KEPT, LAST, ROWS, Form, Head, Place, written
+from tailrace.columns.blocks import BLOCK, EVERY, KEPT, LAST, ROWS, BlockForm, Head, Place, written
 from tailrace.columns.reduction import NONE, Flags, before, groups, lasts, listed, roots, sources
 from tailrace.columns.row import rows_of
 from tailrace.columns.table import TableId
@@ -227,11 +227,11 @@ class _Work:
         self._demand_old_rows()
         self.parts = form.parts(batch, settings)
 
-    def shape(self) -> Form:
+    def shape(self) -> BlockForm:
         """Return the form of the rows."""
         late = self.form.late(self.batch.table)
         added = tuple(place for place, own in enumerate(self.columns) if own.name in late)
-        return Form(
+        return BlockForm(
             tuple(column.name for column in self.plan.columns),
             tuple(self.types),
             self.key_places,
@@ -242,7 +242,7 @@ class _Work:
         )
 
     def _value(self, place: int) -> str | None:
-        """Return the one value that older rows have in a column, for `Form.values`; None if there is none."""
+        """Return the one value that older rows have in a column, for `BlockForm.values`; None if there is none."""
         missing, kind = self.columns[place].missing, self.types[place]
         if missing is None or not _is_plain(kind):
             return None
@@ -282,7 +282,7 @@ class _Work:
                 "origin": origin,
                 **own,
             },
-            schema=Form(tuple(own), tuple(self.types), self.key_places).schema,
+            schema=BlockForm(tuple(own), tuple(self.types), self.key_places).schema,
         )
 
     def place(self, change: int) -> Place:
@@ -462,7 +462,7 @@ def _block(
     batch: ChangeBatch,
     routed: TableId | None,
     rows: pa.RecordBatch,
-    form: Form,
+    form: BlockForm,
     truncate: Place | None,
     settings: EventSettings,
     changes: int,

@@ -21,8 +21,8 @@ from tailrace.events.table_plan import KindPlan, TablePlan, TablePlans
 from tailrace.events.typed_rows import RecordKinds, TypedBlock, typed_rows_of
 from tailrace.formats.arrow import array_of
 from tailrace.kernels.programs import KINDS
-from tailrace.records.columns import SharedValue, Texts
-from tailrace.records.layout import BEFORE, CHANGE, MARKER, RECORD, SOURCE, TRANSACTION, Column, ImageColumn
+from tailrace.records.columns import ImageTexts, SharedValue
+from tailrace.records.layout import BEFORE, CHANGE, MARKER, RECORD, SOURCE, TRANSACTION, BlockColumn, ImageColumn
 from tailrace.values.conversion import ColumnPlan
 
 
@@ -126,17 +126,17 @@ class RecordChunk:
 
     # --- columns -------------------------------------------------------------------------------------------------
 
-    def texts(self, leaf: ImageColumn) -> Texts:
+    def texts(self, leaf: ImageColumn) -> ImageTexts:
         image = self.batch.before if leaf.image == BEFORE else self.batch.after
         assert image is not None
         index = leaf.column.index
         flags = image.unavailable[index]
         texts, count = image.columns[index], self.high - self.low
         if count == len(texts):
-            return Texts(texts, flags)
-        return Texts(texts.slice(self.low, count), None if flags is None else flags[self.low : self.high])
+            return ImageTexts(texts, flags)
+        return ImageTexts(texts.slice(self.low, count), None if flags is None else flags[self.low : self.high])
 
-    def values(self, leaf: Column) -> pa.Array | SharedValue:
+    def values(self, leaf: BlockColumn) -> pa.Array | SharedValue:
         name = leaf.name
         found = self._of_batch.values(name)
         if found is not None:

@@ -47,7 +47,7 @@ _REMEDY = "Set reselect.error.handling.mode to warn to have the event as the log
 _told: set[tuple[str, str]] = set()
 
 
-class Unreadable(Exception):
+class UnreadableRows(Exception):
     """The rows of a table that is gone or has been replaced, or a query that fails. `reason` is the rest of a sentence
     without its end, and contains no value."""
 
@@ -65,8 +65,8 @@ class RereadRows(Protocol):
         """Yield the rows of `table` whose columns `key` have these texts, with the texts of `columns` as the log has
         them.
 
-        The texts are `binary`, null for NULL. If several rows have one key, the first one counts. Raises Unreadable,
-        and ConnectionFailed for an unreachable server.
+        The texts are `binary`, null for NULL. If several rows have one key, the first one counts. Raises
+        UnreadableRows, and ConnectionFailed for an unreachable server.
         """
         ...
 
@@ -221,7 +221,7 @@ class _Work:
                 size += sum(column.nbytes for column in columns)
                 if size > _HELD_BYTES and len(keys) > 1:
                     return None
-        except Unreadable as fault:
+        except UnreadableRows as fault:
             failure, at[:], tables, size = fault.reason, -1, [], 0
         # a change whose key is unknown has the last place, where there is no row
         row_of = np.full(len(batch), -1, np.int64)

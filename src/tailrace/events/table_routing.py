@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from tailrace.columns.blocks import Form
+from tailrace.columns.blocks import BlockForm
 from tailrace.columns.table import TableId
 from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import substituted
@@ -48,7 +48,7 @@ class Routing:
             )
         return TableId(*parts)
 
-    def merged(self, rows: pa.RecordBatch, form: Form, table: TableId) -> tuple[pa.RecordBatch, Form]:
+    def merged(self, rows: pa.RecordBatch, form: BlockForm, table: TableId) -> tuple[pa.RecordBatch, BlockForm]:
         """Return the rows of a block with the column that names their table, and their form."""
         # each table numbers its columns by itself
         form = replace(form, numbers=(), relation=0, shard=whole_name(table))

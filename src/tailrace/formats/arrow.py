@@ -20,7 +20,7 @@ from tailrace.records.columns import Columns, Indexes, SharedValue, WrittenJson
 from tailrace.records.layout import (
     CHANGE,
     UNAVAILABLE,
-    Column,
+    BlockColumn,
     ComputedColumn,
     Constant,
     ImageColumn,
@@ -93,11 +93,11 @@ def _taken(values: pa.Array, places: Indexes) -> pa.Array:
     return values.take(pa.array(places))
 
 
-def _filled(node: ImageColumn | Column | Text, columns: Columns, records: Indexes) -> pa.Array:
+def _filled(node: ImageColumn | BlockColumn | Text, columns: Columns, records: Indexes) -> pa.Array:
     match node:
         case ImageColumn():
             return _taken(image_values(node, columns), columns.index[CHANGE][records])
-        case Column():
+        case BlockColumn():
             values = columns.values(node)
             if isinstance(values, SharedValue):
                 return _repeated(values.value, node.type, len(records))
@@ -182,7 +182,7 @@ def read_json(written: Fragment, kind: LogicalType) -> pa.Array:
     return arrow_array([arrow_value(json.loads(f"{quote}{text}{quote}"), kind) for text in texts], kind)
 
 
-def _part(part: str | Column, columns: Columns, records: Indexes) -> pa.Array:
+def _part(part: str | BlockColumn, columns: Columns, records: Indexes) -> pa.Array:
     if isinstance(part, str):
         return pa.repeat(part, len(records))
     return array_of(part, columns, records).cast(pa.string())

@@ -20,7 +20,7 @@ from tailrace.formats.json.values import spread
 from tailrace.kernels.buffers import Bytes, binary_array, readonly, text_buffers
 from tailrace.kernels.programs import Fragment, Programs
 from tailrace.records.columns import Columns, SharedValue, WrittenJson
-from tailrace.records.layout import CHANGE, RECORD, Column, ComputedColumn, ImageColumn, Text
+from tailrace.records.layout import CHANGE, RECORD, BlockColumn, ComputedColumn, ImageColumn, Text
 from tailrace.values.arrow import arrow_type_of
 from tailrace.values.fragments import column_fragment, integers_fragment, json_array
 
@@ -137,7 +137,7 @@ class BinaryBlock(AssembledBlock):
         self._writing = writing
 
     @abstractmethod
-    def kept_key(self, leaf: Column, way: Any) -> Hashable:
+    def kept_key(self, leaf: BlockColumn, way: Any) -> Hashable:
         """Return the key that caches, across blocks, the pieces of a column of transactions or markers."""
 
     def filled(self, hole: ValueHole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes | Pieces:
@@ -146,7 +146,7 @@ class BinaryBlock(AssembledBlock):
             return self._heads(leaf, hole.way, records())
         if isinstance(leaf, ImageColumn):
             return self.image(leaf, hole.way)
-        if isinstance(leaf, Column):
+        if isinstance(leaf, BlockColumn):
             return self._column(leaf, hole.way)
         if isinstance(leaf, Text):
             return self._writing.array(self._text(leaf), hole.way)
@@ -167,7 +167,7 @@ class BinaryBlock(AssembledBlock):
             self._columns.lost(plan, lost)
         return self._writing.json(fragment, way)
 
-    def _column(self, leaf: Column, way: Any) -> Fragment | bytes:
+    def _column(self, leaf: BlockColumn, way: Any) -> Fragment | bytes:
         values = self._columns.values(leaf)
         if isinstance(values, SharedValue):
             return self._writing.one(way)(values.value)
@@ -198,7 +198,7 @@ class BinaryBlock(AssembledBlock):
         index = self._columns.index
         return binary_array(*programs.run(np.zeros(index.shape[1], np.uint16), index)).cast(pa.string())
 
-    def _inner(self, part: Column) -> Fragment | bytes:
+    def _inner(self, part: BlockColumn) -> Fragment | bytes:
         """Return a column's values as parts of a text: numbers as digits, null as the word."""
         values = self._columns.values(part)
         if isinstance(values, SharedValue):

@@ -9,7 +9,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from tailrace.metrics.distribution import BOUNDS_S
-from tailrace.monitoring.families import Buckets, Family, families
+from tailrace.monitoring.families import Buckets, MetricFamily, families
 from tailrace.monitoring.observation import Observation
 
 
@@ -29,7 +29,7 @@ def exposed(observation: Observation, accept: str = "") -> tuple[bytes, str]:
     return encode(registry), content_type
 
 
-def metric(family: Family) -> Metric:
+def metric(family: MetricFamily) -> Metric:
     """Return a family in the terms of the client library."""
     found: Metric
     if family.kind == "counter":

@@ -34,7 +34,7 @@ class Buckets:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class MetricFamily:
     """A metric with its samples: labels and value. A counter's name ends in `_total`."""
 
     name: str
@@ -43,7 +43,7 @@ class Family:
     samples: tuple[tuple[Labels, float | Buckets], ...]
 
 
-def families(observation: Observation) -> list[Family]:
+def families(observation: Observation) -> list[MetricFamily]:
     """Return the metrics. A metric without a value is left out."""
     numbers = _Numbers(observation)
     return [found for found in (*_compatible(numbers), *_own(numbers)) if found.samples]
@@ -94,7 +94,7 @@ class _Numbers:
 # --- Debezium's names ------------------------------------------------------------------------------------------------
 
 
-def _compatible(numbers: _Numbers) -> Iterator[Family]:
+def _compatible(numbers: _Numbers) -> Iterator[MetricFamily]:
     if not numbers.measures:
         return
     contexts = {"streaming": _streaming(numbers), "snapshot": _snapshot(numbers)}
@@ -120,7 +120,9 @@ def _compatible(numbers: _Numbers) -> Iterator[Family]:
             ({**snapshot, "table": one["table"]}, float(one[part])) for one in chunked if one[part] is not None
         ]
     for attribute, samples in merged.items():
-        yield Family(f"debezium_metrics_{attribute}", "gauge", _HELP.get(attribute, "As in Debezium."), tuple(samples))
+        yield MetricFamily(
+            f"debezium_metrics_{attribute}", "gauge", _HELP.get(attribute, "As in Debezium."), tuple(samples)
+        )
 
 
 def _streaming(numbers: _Numbers) -> dict[str, float]:
@@ -195,7 +197,7 @@ _HELP = {
 # --- tailrace's names -------------------------------------------------------------------------------------------------
 
 
-def _own(numbers: _Numbers) -> Iterator[Family]:
+def _own(numbers: _Numbers) -> Iterator[MetricFamily]:
     yield from _query(numbers)
     if numbers.measures:
         yield from _durations(numbers)
@@ -203,13 +205,13 @@ def _own(numbers: _Numbers) -> Iterator[Family]:
         yield from _slots(numbers)
 
 
-def _query(numbers: _Numbers) -> Iterator[Family]:
+def _query(numbers: _Numbers) -> Iterator[MetricFamily]:
     state, own, measures = numbers.state, numbers.own, numbers.measures
     error = state["error"]
 
-    def one(name: str, kind: Kind, text: str, value: float | None, labels: Labels | None = None) -> Family:
+    def one(name: str, kind: Kind, text: str, value: float | None, labels: Labels | None = None) -> MetricFamily:
         samples = () if value is None else (({**own, **(labels or {})}, float(value)),)
-        return Family(f"tailrace_{name}", kind, text, samples)
+        return MetricFamily(f"tailrace_{name}", kind, text, samples)
 
     yield one("build_info", "gauge", "Versions, as labels.", 1, _versions())
     yield one("up", "gauge", "1 while the query runs.", state["state"] in ("starting", "running"))
@@ -217,7 +219,7 @@ def _query(numbers: _Numbers) -> Iterator[Family]:
     yield one("source_lag_seconds", "gauge", "Age of the newest delivered change; 0 if nothing waits.", state["lag_s"])
     yield one("batches_total", "counter", "Batches with changes.", state["batches"])
     yield one("last_batch_timestamp_seconds", "gauge", "End of the newest batch.", state["committed_s"])
-    yield Family(
+    yield MetricFamily(
         "tailrace_errors_total", "counter", "Failures that ended the query, by the class of the exit code.",
         tuple(({**own, "kind": kind}, float(error is not None and error["kind"] == kind))
               for kind in sorted(set(FAILED_KINDS.values()))),
@@ -226,7 +228,7 @@ def _query(numbers: _Numbers) -> Iterator[Family]:
         return
     reading = measures["reading"]
     yield one("connected", "gauge", "1 while the database is connected.", state["is_connected"])
-    yield Family(
+    yield MetricFamily(
         "tailrace_reconnects_total", "counter", "Lost sessions, by kind.",
         tuple(({**own, "kind": kind}, float(count)) for kind, count in sorted(reading["setbacks"].items())),
     )  # fmt: skip
@@ -240,19 +242,19 @@ def _query(numbers: _Numbers) -> Iterator[Family]:
     )  # fmt: skip
 
 
-def _durations(numbers: _Numbers) -> Iterator[Family]:
+def _durations(numbers: _Numbers) -> Iterator[MetricFamily]:
     own, known = numbers.own, numbers.measures["histograms"]
     durations = numbers.observation.durations
     stages = {name: known[name] for name in ("commit_to_plan", "plan_to_task", "convert")}
     stages |= {name: durations[name].to_json() for name in ("write", "commit")}
-    yield Family(
+    yield MetricFamily(
         "tailrace_stage_seconds", "histogram", "Durations of the stages of a batch.",
         tuple(({**own, "stage": stage}, _buckets(found)) for stage, found in stages.items()),
     )  # fmt: skip
-    yield Family(
+    yield MetricFamily(
         "tailrace_batch_seconds", "histogram", "Durations of batches.", ((own, _buckets(durations["batch"].to_json())),)
     )
-    yield Family(
+    yield MetricFamily(
         "tailrace_end_to_end_seconds", "histogram",
         "From the commit of a batch's oldest change to the commit of the batch.",
         ((own, _buckets(known["end_to_end"])),),
@@ -263,14 +265,14 @@ def _buckets(found: Mapping[str, Any]) -> Buckets:
     return Buckets(tuple(accumulate(found["counts"])), found["sum_s"])
 
 
-def _tables(numbers: _Numbers) -> Iterator[Family]:
+def _tables(numbers: _Numbers) -> Iterator[MetricFamily]:
     own, tables, state = numbers.own, numbers.tables, numbers.state
-    yield Family(
+    yield MetricFamily(
         "tailrace_events_total", "counter", "Changes that were delivered.",
         tuple(({**own, "table": one["table"], "op": op}, float(count))
               for one in tables for op, count in one["events"].items() if count),
     )  # fmt: skip
-    yield Family(
+    yield MetricFamily(
         "tailrace_quarantined_total", "counter", "Changes that were quarantined.",
         tuple(({**own, "table": table, "kind": kind}, float(count))
               for table, kinds in _kinds(numbers).items() for kind, count in kinds.items()),
@@ -278,12 +280,12 @@ def _tables(numbers: _Numbers) -> Iterator[Family]:
     for name, text in (("reselected", "Values that were read again."), ("unavailable", "Values that the log lacks.")):
         metric = "unavailable_values" if name == "unavailable" else name
         counts = numbers.by_table(name)
-        yield Family(
+        yield MetricFamily(
             f"tailrace_{metric}_total", "counter", text,
             tuple(({**own, "table": table}, float(count)) for table, count in counts.items()),
         )  # fmt: skip
     lag = state["lag_s"]
-    yield Family(
+    yield MetricFamily(
         "tailrace_table_freshness_seconds", "gauge", "Age of the moment up to which the table is whole.",
         () if lag is None else tuple(
             ({**own, "table": one["table"]}, float(lag)) for one in tables if one["phase"] == "streaming"
@@ -292,16 +294,16 @@ def _tables(numbers: _Numbers) -> Iterator[Family]:
     reading = [one for one in tables if one["rows"] is not None]
     units = {"rows": ("snapshot_rows", "snapshot_rows_expected"), "chunks": ("snapshot_chunks_done", "snapshot_chunks")}
     for unit, (done, of) in units.items():
-        yield Family(
+        yield MetricFamily(
             f"tailrace_{done}", "gauge", f"{unit.capitalize()} of the table that a snapshot has read.",
             tuple(({**own, "table": one["table"]}, float(one["rows"])) for one in reading if one["unit"] == unit),
         )  # fmt: skip
-        yield Family(
+        yield MetricFamily(
             f"tailrace_{of}", "gauge", f"{unit.capitalize()} of the table that the snapshot has to read.",
             tuple(({**own, "table": one["table"]}, float(one["rows_expected"])) for one in reading
                   if one["unit"] == unit and one["rows_expected"] is not None),
         )  # fmt: skip
-    yield Family(
+    yield MetricFamily(
         "tailrace_snapshot_state", "gauge", "1 for the state of the table in the latest snapshot.",
         tuple(({**own, "table": one["table"], "status": status}, float(status == _status(one)))
               for one in tables if _status(one) for status in SNAPSHOT_STATUSES),
@@ -328,21 +330,21 @@ def _status(table: Mapping[str, Any]) -> str:
     return "done" if table["events"]["r"] else ""
 
 
-def _slots(numbers: _Numbers) -> Iterator[Family]:
+def _slots(numbers: _Numbers) -> Iterator[MetricFamily]:
     retention = numbers.measures["retention"]
     slots = retention.get("slots", [])
     for name, (field, kind, text) in _OF_SLOTS.items():
-        yield Family(
+        yield MetricFamily(
             f"tailrace_slot_{name}", kind, text,
             tuple(({**numbers.own, "slot": slot["name"]}, float(slot[field])) for slot in slots
                   if slot[field] is not None),
         )  # fmt: skip
-    yield Family(
+    yield MetricFamily(
         "tailrace_slot_wal_status", "gauge", "1 for the state of the slot's log.",
         tuple(({**numbers.own, "slot": slot["name"], "status": status}, float(slot["status"] == status))
               for slot in slots if slot["status"] for status in SLOT_STATUSES),
     )  # fmt: skip
-    yield Family(
+    yield MetricFamily(
         "tailrace_slot_invalidated", "gauge", "1 for a slot that cannot be read any more.",
         tuple(({**numbers.own, "slot": slot["name"], "reason": slot["invalidated"]}, 1.0)
               for slot in slots if slot["invalidated"]),
@@ -352,9 +354,9 @@ def _slots(numbers: _Numbers) -> Iterator[Family]:
         ("kept_s", "log_retention_seconds", "Seconds for which the server keeps its log."),
     ):
         value = retention.get(field)
-        yield Family(f"tailrace_{name}", "gauge", text, () if value is None else ((numbers.own, float(value)),))
+        yield MetricFamily(f"tailrace_{name}", "gauge", text, () if value is None else ((numbers.own, float(value)),))
     level = retention.get("level")
-    yield Family(
+    yield MetricFamily(
         "tailrace_doctor_level", "gauge",
         "What the pipeline does about its slot: 0 nothing, 1 it has warned, 2 incremental snapshots wait, 3 it ends.",
         () if level is None else ((numbers.own, float(level)),),
@@ -363,7 +365,7 @@ def _slots(numbers: _Numbers) -> Iterator[Family]:
     if oldest is not None and newest_us:
         margin = newest_us / 1e6 - oldest
         text = "Time of the newest delivered change - time of the oldest that the log has: below 0 changes are lost."
-        yield Family("tailrace_log_margin_seconds", "gauge", text, ((numbers.own, margin),))
+        yield MetricFamily("tailrace_log_margin_seconds", "gauge", text, ((numbers.own, margin),))
 
 
 _OF_SLOTS: dict[str, tuple[str, Kind, str]] = {

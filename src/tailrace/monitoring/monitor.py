@@ -24,7 +24,7 @@ from tailrace.log.notification_http import HttpChannel
 from tailrace.monitoring.failures import cause
 from tailrace.monitoring.health import Health
 from tailrace.monitoring.lineage import PREFIX, Lineage, Written
-from tailrace.monitoring.observation import Names, Observation
+from tailrace.monitoring.observation import Observation, PipelineNames
 from tailrace.monitoring.server import HttpServer, is_loopback
 from tailrace.monitoring.status_file import StatusFile
 from tailrace.snapshot.incremental import Notification
@@ -50,7 +50,7 @@ class Monitor:
 
     def __init__(self, run: RunConfig, written: Written = lambda *_: None) -> None:
         source = run.source
-        self.observation = Observation(described, Names(run.name, source.logical_name, source.connector))
+        self.observation = Observation(described, PipelineNames(run.name, source.logical_name, source.connector))
         self._health = Health(self.observation, source["health.live.timeout.ms"] / 1000)
         self._file = None if run.checkpoint is None else StatusFile(run.checkpoint, self.observation)
         self._closing: list[Callable[[], None]] = []

@@ -77,7 +77,7 @@ class Ending:
 
 
 @dataclass(slots=True)
-class Names:
+class PipelineNames:
     """The names of a pipeline: its own, `topic.prefix`, and the connector's; "" if not known yet."""
 
     pipeline: str = ""
@@ -95,7 +95,7 @@ class Observation:
     def __init__(
         self,
         describe: Callable[[str], Describe],
-        names: Names | None = None,
+        names: PipelineNames | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._describe = describe
@@ -105,7 +105,7 @@ class Observation:
         self._place: Path | None = None
         self._version: tuple[int, int] = (0, 0)
         self._status: Status | None = None
-        self.names = names or Names()
+        self.names = names or PipelineNames()
         self.started_s = clock()
         self.ticked_s = 0.0
         self.alive_s = self.started_s
@@ -206,8 +206,8 @@ class Observation:
                 return
             self._measures = json.loads(self._place.read_text("utf-8"))
             self._version = version
-            named = Names(*(str(self._measures[name]) for name in ("name", "server", "connector")))
-            self.names = Names(self.names.pipeline or named.pipeline, named.server, named.connector)
+            named = PipelineNames(*(str(self._measures[name]) for name in ("name", "server", "connector")))
+            self.names = PipelineNames(self.names.pipeline or named.pipeline, named.server, named.connector)
 
     def measures(self) -> Mapping[str, Any]:
         """Return the newest numbers of the planner, as its file has them; empty before the first batch."""

@@ -11,7 +11,7 @@ from tailrace.monitoring.failures import recognise
 from tailrace.monitoring.health import ALL, Health
 from tailrace.monitoring.listener import listen
 from tailrace.monitoring.monitor import described
-from tailrace.monitoring.observation import Names, Observation
+from tailrace.monitoring.observation import Observation, PipelineNames
 from tailrace.monitoring.server import HttpServer
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def observe(query: StreamingQuery, *, live_timeout_s: float = 60.0) -> ObservedQ
     the numbers of Spark's progress are known. After `live_timeout_s` seconds without a sign of life the query counts as
     stuck.
     """
-    observation = Observation(described, Names(pipeline=query.name or ""))
+    observation = Observation(described, PipelineNames(pipeline=query.name or ""))
     return ObservedQuery(query, observation, Health(observation, live_timeout_s))
 
 

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import ConfigError
-from tailrace.monitoring.families import Buckets, Family, families
+from tailrace.monitoring.families import Buckets, MetricFamily, families
 from tailrace.monitoring.observation import Observation
 from tailrace.process.installation import pip_install
 
@@ -69,7 +69,7 @@ def points(observation: Observation) -> dict[str, tuple[str, str, list[tuple[flo
     return found
 
 
-def _translated(family: Family) -> Iterable[tuple[str, str, str, float, dict[str, str]]]:
+def _translated(family: MetricFamily) -> Iterable[tuple[str, str, str, float, dict[str, str]]]:
     """Yield name, kind, unit, value and attributes of each sample; nothing for a metric without a counterpart."""
     attribute = family.name.removeprefix(_PREFIX)
     for labels, value in family.samples:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.kernels.programs import Fragment
-from tailrace.records.layout import Column, ImageColumn
+from tailrace.records.layout import BlockColumn, ImageColumn
 from tailrace.values.conversion import ColumnPlan
 
 Flags = npt.NDArray[np.bool_]
@@ -33,7 +33,7 @@ class WrittenJson:
 
 
 @dataclass(slots=True)
-class Texts:
+class ImageTexts:
     """A column of an image, one value per change of the block.
 
     `texts` is a column of texts in the sense of `ColumnPlan`; `unavailable` marks the values that the log did not
@@ -47,7 +47,7 @@ class Texts:
 class Columns(Protocol):
     """The columns of one block of records, made when an encoding first requests them.
 
-    `index[by, r]` is the place of record r in columns of that kind (see `Column.by`). Encodings cache results in
+    `index[by, r]` is the place of record r in columns of that kind (see `BlockColumn.by`). Encodings cache results in
     `kept`, for columns by transaction or marker, as long as the batch lasts; and in `made`, for columns by change, as
     long as the block lasts. Cache keys begin with the encoding's name.
     """
@@ -56,11 +56,11 @@ class Columns(Protocol):
     kept: dict[Hashable, Any]
     made: dict[Hashable, Any]
 
-    def texts(self, leaf: ImageColumn) -> Texts:
+    def texts(self, leaf: ImageColumn) -> ImageTexts:
         """Return the texts of a column of an image."""
         ...
 
-    def values(self, leaf: Column) -> pa.Array | SharedValue | WrittenJson:
+    def values(self, leaf: BlockColumn) -> pa.Array | SharedValue | WrittenJson:
         """Return a column by its name: numbers as int64, texts as string.
 
         Columns by marker and transaction are the same object in all blocks of a batch.

@@ -48,7 +48,7 @@ class ImageColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class BlockColumn:
     """A named column of a block.
 
     `by` says to what its values belong: each change of the block, each transaction of the batch, each marker, each
@@ -67,7 +67,7 @@ class Text:
     Texts in these columns must not contain control characters.
     """
 
-    parts: tuple[str | Column, ...]
+    parts: tuple[str | BlockColumn, ...]
     type: LogicalType = STRING
 
 
@@ -158,7 +158,7 @@ class Struct:
         return replace(self, members=tuple(member for member in self.members if member.name not in names))
 
 
-Leaf = Constant | ImageColumn | Column | Text | ComputedColumn
+Leaf = Constant | ImageColumn | BlockColumn | Text | ComputedColumn
 Node = Leaf | Struct
 
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tailrace.columns.logical import ABSENT, LogicalType
 from tailrace.records.layout import (
-    Column,
+    BlockColumn,
     ComputedColumn,
     Constant,
     Header,
@@ -86,10 +86,10 @@ def as_optional(node: Node) -> Node:
         case ImageColumn():
             null = b"null" if node.type.optional else node.column.null
             return replace(node, column=replace(node.column, schema=kind, null=null))
-        case Column() if node.type.default != ABSENT:
+        case BlockColumn() if node.type.default != ABSENT:
             # the snapshot marker, the only column with a default
-            return Column("shown_marker", kind, node.by)
-        case Constant() | Column() | Text() | ComputedColumn():
+            return BlockColumn("shown_marker", kind, node.by)
+        case Constant() | BlockColumn() | Text() | ComputedColumn():
             return replace(node, type=kind)
 
 
@@ -104,7 +104,7 @@ def with_type(node: Node, kind: LogicalType) -> Node:
     match node:
         case ImageColumn():
             return replace(node, column=replace(node.column, schema=kind))
-        case Constant() | Column() | Text() | ComputedColumn():
+        case Constant() | BlockColumn() | Text() | ComputedColumn():
             return replace(node, type=kind)
     return node
 

@@ -13,7 +13,7 @@ from tailrace.records.layout import ComputedColumn, Constant, Header, Node, Reco
 from tailrace.records.nodes import as_shown, opened
 from tailrace.records.transform import RefusedRecord
 from tailrace.scripting.script_run import BOOLEAN, DECIMAL, FLOATING, TEXT, WHOLE, Operation
-from tailrace.scripting.script_syntax import Tree
+from tailrace.scripting.script_syntax import ScriptTree
 
 OTHER, NULL = "other", "null"
 NUMBERS = (WHOLE, FLOATING, DECIMAL)
@@ -42,7 +42,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class StructTerm:
     """A struct of the record."""
 
     node: Node
@@ -70,7 +70,7 @@ class HeaderValue:
     node: Node
 
 
-Term = KnownValue | Value | Block | Schema | Headers | HeaderValue
+Term = KnownValue | Value | StructTerm | Schema | Headers | HeaderValue
 
 
 class Terms(ABC):
@@ -89,7 +89,7 @@ class Terms(ABC):
         kinds = tuple(node.type for node in self._inputs)
         return ComputedColumn(tuple(map(as_shown, self._inputs)), self._function(step, kinds), kind)
 
-    def refuse(self, what: str, tree: Tree) -> RefusedRecord:
+    def refuse(self, what: str, tree: ScriptTree) -> RefusedRecord:
         """Return the error for a place of the condition."""
         return RefusedRecord(f"{self._where} {what} at character {tree.at + 1}")
 
@@ -102,7 +102,7 @@ class Terms(ABC):
         if isinstance(node, Constant) and kind.connect == "string":
             return KnownValue(node.value)
         if isinstance(node, Struct) or (kind.connect == "struct" and kind.name != _VARIABLE):
-            return Block(node)
+            return StructTerm(node)
         return self.input(node, DECIMAL if kind.name == _DECIMAL else _KINDS.get(kind.connect, OTHER))
 
     def input(self, node: Node, of: str) -> Value:

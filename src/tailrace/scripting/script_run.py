@@ -70,7 +70,7 @@ def run(step: Operation, kinds: Sequence[LogicalType], is_javascript: bool, wher
     option."""
     count = len(inputs[0])
     columns = [column(kind, values) for kind, values in zip(kinds, inputs, strict=True)]
-    return Run(is_javascript, where).of(step, columns, np.arange(count))
+    return ScriptRun(is_javascript, where).of(step, columns, np.arange(count))
 
 
 def column(kind: LogicalType, values: pa.Array) -> pa.Array:
@@ -90,7 +90,7 @@ def truth(values: pa.Array) -> Flags:
     return found
 
 
-class Run:
+class ScriptRun:
     """A run over a block, by the rules of JavaScript or of Groovy."""
 
     def __init__(self, is_javascript: bool, where: str) -> None:

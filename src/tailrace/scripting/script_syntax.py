@@ -62,17 +62,17 @@ class LongLiteral(int):
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class ScriptTree:
     """An operation. `kind` is its kind, `name` its operator, method, variable or field, `parts` are its operands."""
 
     kind: str
     at: int
     name: str = ""
-    parts: tuple[Tree, ...] = ()
+    parts: tuple[ScriptTree, ...] = ()
     literal: Any = None
 
 
-def parse(text: str, language: str) -> Tree:
+def parse(text: str, language: str) -> ScriptTree:
     """Return the tree of a condition. Raises NotUnderstood."""
     return _Parser(text, language).whole()
 
@@ -83,7 +83,7 @@ class _Parser:
         self._tokens = list(_tokens(text))
         self._place = 0
 
-    def whole(self) -> Tree:
+    def whole(self) -> ScriptTree:
         if self._language == GROOVY:
             self._accept("return")
         found = self._choice()
@@ -116,18 +116,18 @@ class _Parser:
 
     # --- operations ----------------------------------------------------------------------------------------------
 
-    def _choice(self) -> Tree:
+    def _choice(self) -> ScriptTree:
         condition = self._level(0)
         at = self._at
         if self._language == GROOVY and self._accept("?:"):
-            return Tree("elvis", at, parts=(condition, self._choice()))
+            return ScriptTree("elvis", at, parts=(condition, self._choice()))
         if not self._accept("?"):
             return condition
         yes = self._choice()
         self._expect(":")
-        return Tree("choice", at, parts=(condition, yes, self._choice()))
+        return ScriptTree("choice", at, parts=(condition, yes, self._choice()))
 
-    def _level(self, level: int) -> Tree:
+    def _level(self, level: int) -> ScriptTree:
         if level == len(_LEVELS):
             return self._unary()
         left = self._level(level + 1)
@@ -139,25 +139,25 @@ class _Parser:
             if (sign in ("===", "!==")) != (self._language == JAVASCRIPT) and sign in ("===", "!==", "==~", "in"):
                 raise NotUnderstood(f"{sign} is not understood in {self._language}", at)
             plain = {"===": "==", "!==": "!="}.get(sign, sign)
-            left = Tree("binary", at, plain, (left, self._level(level + 1)), plain != sign)
+            left = ScriptTree("binary", at, plain, (left, self._level(level + 1)), plain != sign)
 
-    def _unary(self) -> Tree:
+    def _unary(self) -> ScriptTree:
         at = self._at
         if self._accept("!"):
-            return Tree("not", at, parts=(self._unary(),))
+            return ScriptTree("not", at, parts=(self._unary(),))
         if self._accept("-"):
             kind, text, place = self._tokens[self._place]
             if kind == "number":
                 self._place += 1
-                return self._postfix(Tree("literal", at, literal=self._number(text, place, negative=True)))
-            return Tree("minus", at, parts=(self._unary(),))
+                return self._postfix(ScriptTree("literal", at, literal=self._number(text, place, negative=True)))
+            return ScriptTree("minus", at, parts=(self._unary(),))
         return self._postfix(self._primary())
 
-    def _postfix(self, tree: Tree) -> Tree:
+    def _postfix(self, tree: ScriptTree) -> ScriptTree:
         while True:
             at = self._at
             if self._accept("["):
-                tree = Tree("member", at, parts=(tree, self._choice()))
+                tree = ScriptTree("member", at, parts=(tree, self._choice()))
                 self._expect("]")
                 continue
             dot = self._accept(".", "?.")
@@ -165,14 +165,14 @@ class _Parser:
                 return tree
             tree = self._member(tree, "safe " if dot == "?." else "", at)
 
-    def _member(self, tree: Tree, safe: str, at: int) -> Tree:
+    def _member(self, tree: ScriptTree, safe: str, at: int) -> ScriptTree:
         kind, name, place = self._tokens[self._place]
         if kind not in ("name", "text"):
             raise NotUnderstood("a name is missing", place)
         self._place += 1
         if not self._accept("("):
-            return Tree(safe + "member", at, parts=(tree, Tree("literal", place, literal=name)))
-        arguments: list[Tree] = []
+            return ScriptTree(safe + "member", at, parts=(tree, ScriptTree("literal", place, literal=name)))
+        arguments: list[ScriptTree] = []
         while not self._accept(")"):
             if arguments:
                 self._expect(",")
@@ -184,30 +184,30 @@ class _Parser:
             raise NotUnderstood(f"the method {name} is none of {self._language}", place)
         if len(arguments) not in (wanted if isinstance(wanted, tuple) else (wanted,)):
             raise NotUnderstood(f"the method {name} has another number of arguments", place)
-        return Tree(safe + "call", at, name, (tree, *arguments))
+        return ScriptTree(safe + "call", at, name, (tree, *arguments))
 
-    def _primary(self) -> Tree:
+    def _primary(self) -> ScriptTree:
         kind, text, at = self._tokens[self._place]
         self._place += 1
         if kind == "number":
-            return Tree("literal", at, literal=self._number(text, at))
+            return ScriptTree("literal", at, literal=self._number(text, at))
         if kind == "text":
             return self._text(text, at)
         if kind == "name" and text in ("true", "false", "null"):
-            return Tree("literal", at, literal={"true": True, "false": False, "null": None}[text])
+            return ScriptTree("literal", at, literal={"true": True, "false": False, "null": None}[text])
         if kind == "name" and text in VARIABLES:
-            return Tree("variable", at, text)
+            return ScriptTree("variable", at, text)
         if text == "(" and kind == "sign":
             found = self._choice()
             self._expect(")")
             return found
         if text == "[" and kind == "sign":
-            items: list[Tree] = []
+            items: list[ScriptTree] = []
             while not self._accept("]"):
                 if items:
                     self._expect(",")
                 items.append(self._choice())
-            return Tree("list", at, parts=tuple(items))
+            return ScriptTree("list", at, parts=tuple(items))
         raise NotUnderstood(f"{text or 'the end'} is not understood", at)
 
     def _number(self, text: str, at: int, *, negative: bool = False) -> Any:
@@ -229,11 +229,11 @@ class _Parser:
             raise NotUnderstood(f"{text} has more than 64 bits", at)
         return LongLiteral(whole) if suffix == "l" or not -(1 << 31) <= whole < 1 << 31 else whole
 
-    def _text(self, text: str, at: int) -> Tree:
+    def _text(self, text: str, at: int) -> ScriptTree:
         inner = text[1:-1]
         if text[0] == '"' and self._language == GROOVY and "$" in inner:
             return self._template(inner, at)
-        return Tree("literal", at, literal=self._unescaped(inner, at))
+        return ScriptTree("literal", at, literal=self._unescaped(inner, at))
 
     def _unescaped(self, text: str, at: int) -> str:
         """Return the characters of a text, given what stands between its quotes. Raises NotUnderstood."""
@@ -255,17 +255,17 @@ class _Parser:
             raise NotUnderstood("half a character in a text is not understood", at) from None
         return made
 
-    def _template(self, inner: str, at: int) -> Tree:
+    def _template(self, inner: str, at: int) -> ScriptTree:
         """Return a text of Groovy with `${…}` in it as a concatenation."""
-        found = Tree("literal", at, literal="")
+        found = ScriptTree("literal", at, literal="")
         for part in re.split(r"(\$\{[^}]*\})", inner):
             if part.startswith("${"):
                 piece = parse(part[2:-1], GROOVY)
             elif "$" in part:
                 raise NotUnderstood("$ in a text is not understood but as ${…}", at)
             else:
-                piece = Tree("literal", at, literal=self._unescaped(part, at))
-            found = Tree("binary", at, "+", (found, piece))
+                piece = ScriptTree("literal", at, literal=self._unescaped(part, at))
+            found = ScriptTree("binary", at, "+", (found, piece))
         return found
 
 

@@ -23,18 +23,18 @@ from tailrace.scripting.record_terms import (
     NULL,
     NUMBERS,
     OTHER,
-    Block,
     Headers,
     HeaderValue,
     KnownValue,
     Schema,
+    StructTerm,
     Term,
     Terms,
     Value,
     kind_of,
 )
 from tailrace.scripting.script_run import BOOLEAN, CALLED, COMPARED, DECIMAL, FLOATING, MIXED, TEXT, WHOLE, Operation
-from tailrace.scripting.script_syntax import JAVASCRIPT, LongLiteral, Tree
+from tailrace.scripting.script_syntax import JAVASCRIPT, LongLiteral, ScriptTree
 
 
 class ScriptMeaning(Terms):
@@ -44,7 +44,7 @@ class ScriptMeaning(Terms):
         super().__init__(record, where)
         self._is_javascript = language == JAVASCRIPT
 
-    def boolean(self, tree: Tree) -> bool | ComputedColumn:
+    def boolean(self, tree: ScriptTree) -> bool | ComputedColumn:
         """Return the condition's answer. Raises RefusedRecord."""
         found = self._term(tree)
         if isinstance(found, KnownValue) and isinstance(found.value, bool):
@@ -53,7 +53,7 @@ class ScriptMeaning(Terms):
             raise RefusedRecord(f"{self._where} gives no boolean")
         return self.computed(Operation("result", BOOLEAN, "the result", (found.step,), at=tree.at), BOOLEAN_TYPE)
 
-    def text(self, tree: Tree) -> str | ComputedColumn | None:
+    def text(self, tree: ScriptTree) -> str | ComputedColumn | None:
         """Return the text of an expression; None for null. Raises RefusedRecord."""
         found = self._term(tree)
         if isinstance(found, KnownValue) and (found.value is None or isinstance(found.value, str)):
@@ -67,7 +67,7 @@ class ScriptMeaning(Terms):
 
     # --- parts of the record -------------------------------------------------------------------------------------
 
-    def _term(self, tree: Tree) -> Term:
+    def _term(self, tree: ScriptTree) -> Term:
         match tree.kind:
             case "literal":
                 return KnownValue(tree.literal)
@@ -100,20 +100,20 @@ class ScriptMeaning(Terms):
             return KnownValue(None)
         return Schema(node.type) if name.endswith("Schema") else self.of(node)
 
-    def _constant(self, tree: Tree) -> Any:
+    def _constant(self, tree: ScriptTree) -> Any:
         found = self._term(tree)
         if not isinstance(found, KnownValue):
             raise self.refuse("needs a constant", tree)
         return found.value
 
-    def _member(self, tree: Tree) -> Term:
+    def _member(self, tree: ScriptTree) -> Term:
         target, name = self._term(tree.parts[0]), self._constant(tree.parts[1])
         if isinstance(target, KnownValue) and target.value is None:
             if tree.kind.startswith("safe"):
                 return target
             raise self.refuse(f"takes {name} of null", tree)
         match target:
-            case Block():
+            case StructTerm():
                 return self._part(target.node, name, tree)
             case Headers():
                 return self.header(target, name)
@@ -125,7 +125,7 @@ class ScriptMeaning(Terms):
                 return self._made("call", WHOLE, name, (target,), tree, ())
         raise self.refuse(f"does not understand {name}", tree)
 
-    def _part(self, node: Node, name: Any, tree: Tree) -> Term:
+    def _part(self, node: Node, name: Any, tree: ScriptTree) -> Term:
         found = part_of(node, name) if isinstance(name, str) else None
         if found is None:
             raise self.refuse(f"finds no field {name}", tree)
@@ -133,20 +133,20 @@ class ScriptMeaning(Terms):
 
     # --- methods -------------------------------------------------------------------------------------------------
 
-    def _unless_null(self, asked: KnownValue | Value, found: Term, otherwise: Any, tree: Tree) -> Term:
+    def _unless_null(self, asked: KnownValue | Value, found: Term, otherwise: Any, tree: ScriptTree) -> Term:
         """Return a value that counts only where another value is not null."""
         if not isinstance(asked, Value) or not asked.nullable:
             return found
         null = self._made("null", BOOLEAN, "==", (asked,), tree)
         return self._made("choice", kind_of(found), "?:", (null, KnownValue(otherwise), found), tree)
 
-    def _call(self, tree: Tree) -> Term:
+    def _call(self, tree: ScriptTree) -> Term:
         target = self._term(tree.parts[0])
         found = self._called(target, tree)
         safe = tree.kind.startswith("safe") and isinstance(target, Value)
         return self._unless_null(self._column(target, tree), found, None, tree) if safe else found
 
-    def _called(self, target: Term, tree: Tree) -> Term:
+    def _called(self, target: Term, tree: ScriptTree) -> Term:
         name = tree.name
         if isinstance(target, KnownValue) and target.value is None:
             if tree.kind.startswith("safe"):
@@ -158,9 +158,9 @@ class ScriptMeaning(Terms):
             return self._equal(target, self._term(tree.parts[1]), tree)
         arguments = tuple(self._constant(part) for part in tree.parts[1:])
         match target:
-            case Block() if name == "schema":
+            case StructTerm() if name == "schema":
                 return Schema(target.node.type)
-            case Block() if name.startswith("get"):
+            case StructTerm() if name.startswith("get"):
                 return self._part(target.node, arguments[0], tree)
             case Headers() if name == "containsKey":
                 return KnownValue(any(header.name == arguments[0] for header in target.found))
@@ -176,7 +176,7 @@ class ScriptMeaning(Terms):
                 return self._of_text(target, name, arguments, tree)
         raise self.refuse(f"does not understand {name}", tree)
 
-    def _of_schema(self, target: HeaderValue | Schema, name: str, arguments: tuple[Any, ...], tree: Tree) -> Term:
+    def _of_schema(self, target: HeaderValue | Schema, name: str, arguments: tuple[Any, ...], tree: ScriptTree) -> Term:
         if isinstance(target, HeaderValue):
             if name == "schema":
                 return Schema(target.node.type)
@@ -197,7 +197,7 @@ class ScriptMeaning(Terms):
                 return KnownValue(target.type.optional)
         raise self.refuse(f"does not understand {name}", tree)
 
-    def _of_text(self, target: KnownValue | Value, name: str, arguments: tuple[Any, ...], tree: Tree) -> Term:
+    def _of_text(self, target: KnownValue | Value, name: str, arguments: tuple[Any, ...], tree: ScriptTree) -> Term:
         if name == "toString" and kind_of(target) in (TEXT, WHOLE, BOOLEAN):
             if self._is_javascript:
                 return self._made("shown", TEXT, name, (target,), tree)
@@ -225,7 +225,7 @@ class ScriptMeaning(Terms):
 
     # --- operations ----------------------------------------------------------------------------------------------
 
-    def _binary(self, tree: Tree) -> Term:
+    def _binary(self, tree: ScriptTree) -> Term:
         sign, (first, second) = tree.name, tree.parts
         if sign in ("&&", "||"):
             return self._logic(tree)
@@ -264,7 +264,7 @@ class ScriptMeaning(Terms):
             return self._made("join", TEXT, sign, pair, tree)
         return self._count(sign, left, right, tree)
 
-    def _count(self, sign: str, left: Term, right: Term, tree: Tree) -> Term:
+    def _count(self, sign: str, left: Term, right: Term, tree: ScriptTree) -> Term:
         pair = self._column(left, tree), self._column(right, tree)
         kinds = [kind_of(one) for one in pair]
         if not set(kinds) <= {*NUMBERS, NULL}:
@@ -281,7 +281,7 @@ class ScriptMeaning(Terms):
     def _may_be_null(*pair: KnownValue | Value) -> bool:
         return all((one.value is None) if isinstance(one, KnownValue) else one.nullable for one in pair)
 
-    def _logic(self, tree: Tree) -> Term:
+    def _logic(self, tree: ScriptTree) -> Term:
         kind = "both" if tree.name == "&&" else "either"
         first = self._operand(tree.parts[0], tree)
         if isinstance(first, KnownValue):
@@ -298,7 +298,7 @@ class ScriptMeaning(Terms):
         of = BOOLEAN if kind_of(first) == BOOLEAN == kind_of(second) else MIXED
         return self._made(f"{kind} of values" if of == BOOLEAN else kind, of, tree.name, (first, second), tree)
 
-    def _choice(self, condition: Tree, yes: Tree, no: Tree, tree: Tree) -> Term:
+    def _choice(self, condition: ScriptTree, yes: ScriptTree, no: ScriptTree, tree: ScriptTree) -> Term:
         first = self._operand(condition, tree)
         if isinstance(first, KnownValue):
             return self._term(yes if _truth(first.value) else no)
@@ -308,14 +308,14 @@ class ScriptMeaning(Terms):
             raise self.refuse("gives values of two kinds", tree)
         return self._made("choice", next(iter(kinds), NULL), "?:", (first, *pair), tree)
 
-    def _guarded(self, tree: Tree, of: str) -> KnownValue | Value:
+    def _guarded(self, tree: ScriptTree, of: str) -> KnownValue | Value:
         """Return an operand that may not count; its error is raised only where it counts."""
         try:
             return self._operand(tree, tree) if of == BOOLEAN else self._column(self._term(tree), tree)
         except RefusedRecord as fault:
             return Value(Operation("refused", of, literal=fault.reason))
 
-    def _operand(self, tree: Tree, whole: Tree) -> KnownValue | Value:
+    def _operand(self, tree: ScriptTree, whole: ScriptTree) -> KnownValue | Value:
         """Return a value that counts as true or false."""
         found = self._term(tree)
         if not isinstance(found, KnownValue | Value):
@@ -325,12 +325,12 @@ class ScriptMeaning(Terms):
             raise self.refuse("takes a decimal for true or false", whole)
         return self._column(found, whole)
 
-    def _column(self, term: Term, tree: Tree) -> KnownValue | Value:
+    def _column(self, term: Term, tree: ScriptTree) -> KnownValue | Value:
         if isinstance(term, KnownValue | Value) and not (isinstance(term, KnownValue) and isinstance(term.value, list)):
             return term
         raise self.refuse("uses a whole part of the record as a value", tree)
 
-    def _among(self, left: Term, items: list[Any], tree: Tree) -> Term:
+    def _among(self, left: Term, items: list[Any], tree: ScriptTree) -> Term:
         found = self._column(left, tree)
         if not all(self._is_item(item, found) for item in items):
             raise self.refuse("looks for a value in a list of others", tree)
@@ -348,7 +348,7 @@ class ScriptMeaning(Terms):
         of = "double" if kind == FLOATING else "int64" if isinstance(item, LongLiteral) else "int32"
         return found.step.kind == "input" and kind != DECIMAL and found.step.name == of
 
-    def _equal(self, left: Term, right: Term, tree: Tree) -> Term:
+    def _equal(self, left: Term, right: Term, tree: ScriptTree) -> Term:
         for one, other in ((left, right), (right, left)):
             if isinstance(one, KnownValue) and one.value is None:
                 if isinstance(other, KnownValue):
@@ -371,7 +371,7 @@ class ScriptMeaning(Terms):
         of: str,
         name: str,
         parts: tuple[KnownValue | Value | Term, ...],
-        tree: Tree,
+        tree: ScriptTree,
         literal: Any = None,
     ) -> KnownValue | Value:
         """Return an operation, or its value if it is known."""
@@ -385,7 +385,7 @@ class ScriptMeaning(Terms):
             raise self.refuse(f"does not understand {name} of such a value", tree)
         step = Operation(kind, of, name, tuple(steps), literal, tree.at)
         if all(isinstance(part, KnownValue) for part in parts):
-            run = script_run.Run(self._is_javascript, self._where)
+            run = script_run.ScriptRun(self._is_javascript, self._where)
             return KnownValue(run.of(step, [], np.arange(1))[0].as_py())
         return Value(step)
 

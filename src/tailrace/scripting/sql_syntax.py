@@ -11,7 +11,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from tailrace.scripting.script_syntax import NotUnderstood, Tree
+from tailrace.scripting.script_syntax import NotUnderstood, ScriptTree
 
 FUNCTIONS: dict[str, tuple[str, int, int]] = {
     "lower": ("lower", 1, 1),
@@ -61,7 +61,7 @@ _RESERVED = frozenset(
 _INTEGERS = {"l": 63, "s": 15, "y": 7}
 
 
-def parse_sql(text: str) -> Tree:
+def parse_sql(text: str) -> ScriptTree:
     """Return the tree of a condition. Raises NotUnderstood."""
     return _Parser(text).whole()
 
@@ -71,7 +71,7 @@ class _Parser:
         self._tokens = list(_tokens(text))
         self._place = 0
 
-    def whole(self) -> Tree:
+    def whole(self) -> ScriptTree:
         found = self._either()
         kind, text, at = self._tokens[self._place]
         if kind != "end":
@@ -102,26 +102,26 @@ class _Parser:
 
     # --- operations ----------------------------------------------------------------------------------------------
 
-    def _either(self) -> Tree:
+    def _either(self) -> ScriptTree:
         return self._joined_by("or", self._both)
 
-    def _both(self) -> Tree:
+    def _both(self) -> ScriptTree:
         return self._joined_by("and", self._not)
 
-    def _joined_by(self, word: str, operand: Callable[[], Tree]) -> Tree:
+    def _joined_by(self, word: str, operand: Callable[[], ScriptTree]) -> ScriptTree:
         """Parse operands with this word between them; return them as one operation."""
         found, at = [operand()], self._at
         while self._accept(word):
             found.append(operand())
-        return found[0] if len(found) == 1 else Tree(word, at, word.upper(), tuple(found))
+        return found[0] if len(found) == 1 else ScriptTree(word, at, word.upper(), tuple(found))
 
-    def _not(self) -> Tree:
+    def _not(self) -> ScriptTree:
         at = self._at
         if self._accept("not", "!"):
-            return Tree("not", at, "NOT", (self._not(),))
+            return ScriptTree("not", at, "NOT", (self._not(),))
         return self._predicate(self._compared())
 
-    def _predicate(self, left: Tree) -> Tree:
+    def _predicate(self, left: ScriptTree) -> ScriptTree:
         at = self._at
         if self._accept("is"):
             return self._is(left, at)
@@ -134,55 +134,58 @@ class _Parser:
             case "between":
                 low = self._compared()
                 self._expect("and")
-                pair = Tree("compare", at, ">=", (left, low)), Tree("compare", at, "<=", (left, self._compared()))
-                found = Tree("and", at, "BETWEEN", pair)
+                pair = (
+                    ScriptTree("compare", at, ">=", (left, low)),
+                    ScriptTree("compare", at, "<=", (left, self._compared())),
+                )
+                found = ScriptTree("and", at, "BETWEEN", pair)
             case "in":
                 self._expect("(")
-                found = Tree("in", at, "IN", (left, *self._list()))
+                found = ScriptTree("in", at, "IN", (left, *self._list()))
             case "like" | "ilike":
                 if self._word() in ("all", "any", "some"):
                     raise NotUnderstood(f"{self._word().upper()} is not understood", self._at)
                 parts = [left, self._compared()]
                 if self._accept("escape"):
                     parts.append(self._compared())
-                found = Tree(word, at, word.upper(), tuple(parts))
+                found = ScriptTree(word, at, word.upper(), tuple(parts))
             case _:
-                found = Tree("rlike", at, "RLIKE", (left, self._compared()))
-        return Tree("not", at, "NOT", (found,)) if is_not else found
+                found = ScriptTree("rlike", at, "RLIKE", (left, self._compared()))
+        return ScriptTree("not", at, "NOT", (found,)) if is_not else found
 
-    def _is(self, left: Tree, at: int) -> Tree:
+    def _is(self, left: ScriptTree, at: int) -> ScriptTree:
         is_not = bool(self._accept("not"))
         word = self._accept("null", "true", "false", "unknown", "distinct")
         if not word:
             raise NotUnderstood("NULL is missing", self._at)
         if word == "distinct":
             self._expect("from")
-            found = Tree("compare", at, "<=>", (left, self._compared()))
+            found = ScriptTree("compare", at, "<=>", (left, self._compared()))
             is_not = not is_not
         elif word in ("true", "false"):
-            found = Tree("is", at, f"IS {word.upper()}", (left,), word == "true")
+            found = ScriptTree("is", at, f"IS {word.upper()}", (left,), word == "true")
         else:
-            found = Tree("null", at, "IS NULL", (left,))
-        return Tree("not", at, "NOT", (found,)) if is_not else found
+            found = ScriptTree("null", at, "IS NULL", (left,))
+        return ScriptTree("not", at, "NOT", (found,)) if is_not else found
 
-    def _compared(self) -> Tree:
+    def _compared(self) -> ScriptTree:
         left = self._joined()
         while True:
             at = self._at
             sign = self._accept(*_COMPARED)
             if not sign:
                 return left
-            left = Tree("compare", at, _COMPARED[sign], (left, self._joined()))
+            left = ScriptTree("compare", at, _COMPARED[sign], (left, self._joined()))
 
-    def _joined(self) -> Tree:
+    def _joined(self) -> ScriptTree:
         left = self._signed()
         while True:
             at = self._at
             if not self._accept("||"):
                 return left
-            left = Tree("call", at, "concat", (left, self._signed()))
+            left = ScriptTree("call", at, "concat", (left, self._signed()))
 
-    def _signed(self) -> Tree:
+    def _signed(self) -> ScriptTree:
         at = self._at
         if not self._accept("-"):
             return self._path(self._primary())
@@ -191,21 +194,21 @@ class _Parser:
         if kind != "number":
             raise NotUnderstood("- is understood before a number alone", at)
         self._place += 1
-        return Tree("literal", at, literal=_number(f"-{text}", at))
+        return ScriptTree("literal", at, literal=_number(f"-{text}", at))
 
     # --- values --------------------------------------------------------------------------------------------------
 
-    def _path(self, tree: Tree) -> Tree:
+    def _path(self, tree: ScriptTree) -> ScriptTree:
         while True:
             at = self._at
             if self._accept("."):
-                tree = Tree("field", at, self._name(), (tree,))
+                tree = ScriptTree("field", at, self._name(), (tree,))
             elif self._accept("["):
                 kind, text, _ = self._tokens[self._place]
                 if kind not in ("text", "raw"):
                     raise NotUnderstood("a name in quotes is missing", self._at)
                 self._place += 1
-                tree = Tree("field", at, text, (tree,))
+                tree = ScriptTree("field", at, text, (tree,))
                 self._expect("]")
             else:
                 return tree
@@ -217,7 +220,7 @@ class _Parser:
         self._place += 1
         return text
 
-    def _primary(self) -> Tree:
+    def _primary(self) -> ScriptTree:
         kind, text, at = self._tokens[self._place]
         word = self._word()
         if kind in ("text", "raw"):
@@ -225,40 +228,40 @@ class _Parser:
             while self._tokens[self._place][0] in ("text", "raw"):
                 text += self._tokens[self._place][1]
                 self._place += 1
-            return Tree("literal", at, literal=text)
+            return ScriptTree("literal", at, literal=text)
         if kind == "number":
             self._place += 1
-            return Tree("literal", at, literal=_number(text, at))
+            return ScriptTree("literal", at, literal=_number(text, at))
         if kind == "quoted":
-            return Tree("name", at, self._name())
+            return ScriptTree("name", at, self._name())
         if self._accept("("):
             found = self._either()
             self._expect(")")
             return found
         if self._accept("true", "false", "null"):
-            return Tree("literal", at, literal={"true": True, "false": False}.get(word))
+            return ScriptTree("literal", at, literal={"true": True, "false": False}.get(word))
         if self._accept("case"):
             return self._case(at)
         if kind != "name" or word in _RESERVED:
             what = "the end" if kind == "end" else text
             raise NotUnderstood(f"{what} is not understood", at)
         self._place += 1
-        return self._call(word, at) if self._word() == "(" else Tree("name", at, text)
+        return self._call(word, at) if self._word() == "(" else ScriptTree("name", at, text)
 
-    def _case(self, at: int) -> Tree:
+    def _case(self, at: int) -> ScriptTree:
         of = None if self._word() == "when" else self._either()
-        arms: list[Tree] = []
+        arms: list[ScriptTree] = []
         while self._accept("when"):
             when = self._either()
             self._expect("then")
-            arms += [when if of is None else Tree("compare", at, "=", (of, when)), self._either()]
+            arms += [when if of is None else ScriptTree("compare", at, "=", (of, when)), self._either()]
         if not arms:
             raise NotUnderstood("WHEN is missing", self._at)
-        arms.append(self._either() if self._accept("else") else Tree("literal", at))
+        arms.append(self._either() if self._accept("else") else ScriptTree("literal", at))
         self._expect("end")
-        return Tree("case", at, "CASE", tuple(arms))
+        return ScriptTree("case", at, "CASE", tuple(arms))
 
-    def _call(self, word: str, at: int) -> Tree:
+    def _call(self, word: str, at: int) -> ScriptTree:
         if word not in FUNCTIONS:
             raise NotUnderstood(f"the function {word} is not understood", at)
         name, least, most = FUNCTIONS[word]
@@ -268,19 +271,19 @@ class _Parser:
             raise NotUnderstood(f"{word} has another number of arguments", at)
         match name:
             case "if":
-                return Tree("case", at, "IF", arguments)
+                return ScriptTree("case", at, "IF", arguments)
             case "null":
-                return Tree("null", at, "IS NULL", arguments)
+                return ScriptTree("null", at, "IS NULL", arguments)
             case "not null":
-                return Tree("not", at, "NOT", (Tree("null", at, "IS NULL", arguments),))
+                return ScriptTree("not", at, "NOT", (ScriptTree("null", at, "IS NULL", arguments),))
             case "nullif":
-                same = Tree("compare", at, "=", arguments)
-                return Tree("case", at, "NULLIF", (same, Tree("literal", at), arguments[0]))
-        return Tree("call", at, name, arguments)
+                same = ScriptTree("compare", at, "=", arguments)
+                return ScriptTree("case", at, "NULLIF", (same, ScriptTree("literal", at), arguments[0]))
+        return ScriptTree("call", at, name, arguments)
 
-    def _list(self) -> tuple[Tree, ...]:
+    def _list(self) -> tuple[ScriptTree, ...]:
         """Parse expressions up to the closing bracket."""
-        found: list[Tree] = []
+        found: list[ScriptTree] = []
         while True:
             found.append(self._either())
             if self._accept(")"):

@@ -22,17 +22,17 @@ from tailrace.scripting.record_terms import (
     NULL,
     NUMBERS,
     OTHER,
-    Block,
     Headers,
     HeaderValue,
     KnownValue,
+    StructTerm,
     Term,
     Terms,
     Value,
     kind_of,
 )
 from tailrace.scripting.script_run import BOOLEAN, DECIMAL, FLOATING, TEXT, WHOLE, Operation
-from tailrace.scripting.script_syntax import Tree
+from tailrace.scripting.script_syntax import ScriptTree
 
 _TEXT_FUNCTIONS = ("lower", "upper", "length", "trim", "ltrim", "rtrim", "substring", "startswith", "endswith",
                    "contains")  # fmt: skip
@@ -43,7 +43,7 @@ Plain = KnownValue | Value
 class SqlMeaning(Terms):
     """A condition in Spark SQL over the records of a layout; `where` names its option in messages."""
 
-    def boolean(self, tree: Tree) -> bool | ComputedColumn:
+    def boolean(self, tree: ScriptTree) -> bool | ComputedColumn:
         """Return the condition's answer; unknown counts as not true. Raises RefusedRecord."""
         found = self._plain(tree)
         if kind_of(found) not in (BOOLEAN, NULL):
@@ -52,7 +52,7 @@ class SqlMeaning(Terms):
             return found.value is True
         return self.computed(Operation("is", BOOLEAN, "", (found.step,), True), BOOLEAN_TYPE)
 
-    def text(self, tree: Tree) -> str | ComputedColumn | None:
+    def text(self, tree: ScriptTree) -> str | ComputedColumn | None:
         """Return the text of an expression; None for null. Raises RefusedRecord."""
         found = self._plain(tree)
         if kind_of(found) not in (TEXT, NULL):
@@ -66,7 +66,7 @@ class SqlMeaning(Terms):
 
     # --- parts of the record -------------------------------------------------------------------------------------
 
-    def _plain(self, tree: Tree) -> Plain:
+    def _plain(self, tree: ScriptTree) -> Plain:
         """Return a single value. Raises RefusedRecord for a whole part of the record."""
         found = self._term(tree)
         if isinstance(found, HeaderValue):
@@ -75,7 +75,7 @@ class SqlMeaning(Terms):
             return found
         raise self.refuse("uses a whole part of the record as a value", tree)
 
-    def _term(self, tree: Tree) -> Term:
+    def _term(self, tree: ScriptTree) -> Term:
         match tree.kind:
             case "literal":
                 return KnownValue(tree.literal)
@@ -103,7 +103,7 @@ class SqlMeaning(Terms):
                 return self._case(tree)
         return self._call(tree)
 
-    def _named(self, tree: Tree) -> Term:
+    def _named(self, tree: ScriptTree) -> Term:
         record = self._record
         match tree.name.lower():
             case "topic":
@@ -118,17 +118,17 @@ class SqlMeaning(Terms):
             return KnownValue(None)
         return self._part(opened(record.value), tree)
 
-    def _field(self, target: Term, tree: Tree) -> Term:
+    def _field(self, target: Term, tree: ScriptTree) -> Term:
         match target:
             case KnownValue(None):
                 return target
-            case Block():
+            case StructTerm():
                 return self._part(target.node, tree)
             case Headers():
                 return self.header(target, tree.name)
         raise self.refuse(f"takes {tree.name} of what has no fields", tree)
 
-    def _part(self, node: Node, tree: Tree) -> Term:
+    def _part(self, node: Node, tree: ScriptTree) -> Term:
         """Return a field; its name is compared without case."""
         if isinstance(node, Constant) and node.value is None and not node.type.fields:
             return KnownValue(None)
@@ -142,13 +142,13 @@ class SqlMeaning(Terms):
 
     # --- logic ---------------------------------------------------------------------------------------------------
 
-    def _truth(self, tree: Tree) -> Plain:
+    def _truth(self, tree: ScriptTree) -> Plain:
         found = self._plain(tree)
         if kind_of(found) not in (BOOLEAN, NULL):
             raise self.refuse("needs a boolean", tree)
         return found
 
-    def _both_or_either(self, tree: Tree) -> Plain:
+    def _both_or_either(self, tree: ScriptTree) -> Plain:
         """Return AND or OR. If one operand alone decides, the result is known whatever the others are."""
         found = [self._truth(part) for part in tree.parts]
         deciding = tree.kind == "or"
@@ -159,13 +159,13 @@ class SqlMeaning(Terms):
             return KnownValue(not deciding)
         return rest[0] if len(rest) == 1 else self._logic(tree.kind, rest, tree)
 
-    def _logic(self, kind: str, parts: Sequence[Plain], tree: Tree) -> Plain:
+    def _logic(self, kind: str, parts: Sequence[Plain], tree: ScriptTree) -> Plain:
         return self._made(kind, BOOLEAN, [self._as(part, BOOLEAN) for part in parts], tree)
 
-    def _null(self, tree: Tree) -> Plain:
+    def _null(self, tree: ScriptTree) -> Plain:
         found = self._term(tree.parts[0])
         match found:
-            case Block():
+            case StructTerm():
                 if isinstance(found.node, ComputedColumn):
                     return self._made("null", BOOLEAN, (self.input(found.node, OTHER),), tree)
                 return KnownValue(False)
@@ -178,14 +178,14 @@ class SqlMeaning(Terms):
 
     # --- comparison ----------------------------------------------------------------------------------------------
 
-    def _compare(self, sign: str, pair: Sequence[Plain], tree: Tree) -> Plain:
+    def _compare(self, sign: str, pair: Sequence[Plain], tree: ScriptTree) -> Plain:
         of = self._common(pair, tree)
         if of == BOOLEAN and sign not in ("=", "!=", "<=>"):
             raise self.refuse(f"compares what has no order by {sign}", tree)
         by = BOOLEAN if of == NULL else of
         return self._made("compare", BOOLEAN, [self._as(one, of) for one in pair], tree, name=sign, by=by)
 
-    def _in(self, tree: Tree) -> Plain:
+    def _in(self, tree: ScriptTree) -> Plain:
         first, *items = (self._plain(part) for part in tree.parts)
         of = self._common([first, *items], tree)
         if of in (TEXT, WHOLE) and isinstance(first, Value) and all(isinstance(item, KnownValue) for item in items):
@@ -196,7 +196,7 @@ class SqlMeaning(Terms):
         found = [self._made("compare", BOOLEAN, pair, tree, name="=", by=by) for pair in pairs]
         return found[0] if len(found) == 1 else self._logic("or", found, tree)
 
-    def _like(self, tree: Tree) -> Plain:
+    def _like(self, tree: ScriptTree) -> Plain:
         first, pattern, *escape = (self._plain(part) for part in tree.parts)
         self._texts((first, pattern, *escape), tree)
         escaping = escape[0] if escape else KnownValue("\\")
@@ -216,7 +216,7 @@ class SqlMeaning(Terms):
             raise self.refuse(str(fault), tree) from None
         return self._made("like", BOOLEAN, (text,), tree, found, by=TEXT)
 
-    def _rlike(self, tree: Tree) -> Plain:
+    def _rlike(self, tree: ScriptTree) -> Plain:
         first, pattern = (self._plain(part) for part in tree.parts)
         self._texts((first, pattern), tree)
         if not isinstance(pattern, KnownValue):
@@ -234,7 +234,7 @@ class SqlMeaning(Terms):
 
     # --- functions -----------------------------------------------------------------------------------------------
 
-    def _case(self, tree: Tree) -> Plain:
+    def _case(self, tree: ScriptTree) -> Plain:
         whens = [self._truth(part) for part in tree.parts[:-1:2]]
         thens = [self._plain(part) for part in (*tree.parts[1::2], tree.parts[-1])]
         of = self._common(thens, tree)
@@ -246,7 +246,7 @@ class SqlMeaning(Terms):
         steps.append(_step(self._as(thens[-1], of), of))
         return self._folded(Operation("case", of, "CASE", tuple(steps), at=tree.at), [*whens, *thens])
 
-    def _call(self, tree: Tree) -> Plain:
+    def _call(self, tree: ScriptTree) -> Plain:
         found = [self._plain(part) for part in tree.parts]
         if tree.name == "coalesce":
             of = self._common(found, tree)
@@ -270,7 +270,7 @@ class SqlMeaning(Terms):
 
     # --- values --------------------------------------------------------------------------------------------------
 
-    def _common(self, parts: Sequence[Plain], tree: Tree) -> str:
+    def _common(self, parts: Sequence[Plain], tree: ScriptTree) -> str:
         """Return the kind as which values are compared."""
         kinds = {kind_of(one) for one in parts} - {NULL}
         if len(kinds) <= 1 and OTHER not in kinds:
@@ -279,7 +279,7 @@ class SqlMeaning(Terms):
             return FLOATING if FLOATING in kinds else DECIMAL
         raise self.refuse("compares values of two kinds", tree)
 
-    def _texts(self, parts: Sequence[Plain], tree: Tree) -> None:
+    def _texts(self, parts: Sequence[Plain], tree: ScriptTree) -> None:
         if not {kind_of(one) for one in parts} <= {TEXT, NULL}:
             raise self.refuse(f"uses {tree.name} of what is no text", tree)
 
@@ -295,7 +295,14 @@ class SqlMeaning(Terms):
         return Value(Operation("as", of, "", (value.step,)), value.nullable)
 
     def _made(
-        self, kind: str, of: str, parts: Sequence[Plain], tree: Tree, literal: Any = None, name: str = "", by: str = ""
+        self,
+        kind: str,
+        of: str,
+        parts: Sequence[Plain],
+        tree: ScriptTree,
+        literal: Any = None,
+        name: str = "",
+        by: str = "",
     ) -> Plain:
         """Return an operation, or its value if it is known. `by` is its operands' kind, if it is not the result's."""
         steps = tuple(_step(part, by or of) for part in parts)

@@ -47,7 +47,7 @@ _TOO_LARGE = 10054
 """JetStream's code for a message that exceeds the stream's limit."""
 
 
-class Fault(Exception):
+class JetStreamFault(Exception):
     """A failure of the connection or of a message; the text holds no data and no secrets."""
 
     def __init__(self, text: str, kind: Kind = "passing") -> None:
@@ -131,7 +131,7 @@ def signer(seed: str) -> Callable[[str], bytes]:
 
 
 class Publisher:
-    """A connection to one of several servers. All methods raise Fault unless they say otherwise."""
+    """A connection to one of several servers. All methods raise JetStreamFault unless they say otherwise."""
 
     def __init__(self, servers: Sequence[NatsAddress], login: Login, timeout: float) -> None:
         """Connect to the first server that accepts the login. Each answer may take `timeout` seconds."""
@@ -142,7 +142,7 @@ class Publisher:
         self._thread = threading.Thread(target=self._loop.run_forever, name="tailrace-jetstream", daemon=True)
         self._thread.start()
         self._client: Any = None
-        self._waiting: dict[str, asyncio.Future[PublishAck | Fault]] = {}
+        self._waiting: dict[str, asyncio.Future[PublishAck | JetStreamFault]] = {}
         self._number = 0
         try:
             self._run(self._connect(servers))
@@ -182,7 +182,7 @@ class Publisher:
         """Create the stream if it does not exist, and return its subjects."""
         return self._run(self._stream(name, subjects, storage))
 
-    def publish(self, messages: Sequence[Publication]) -> list[PublishAck | Fault]:
+    def publish(self, messages: Sequence[Publication]) -> list[PublishAck | JetStreamFault]:
         """Send messages in their order without waiting between them, and return the result of each. Raises nothing."""
         return self._run(self._publish(messages))
 
@@ -190,11 +190,11 @@ class Publisher:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _connect(self, servers: Sequence[NatsAddress]) -> None:
-        fault = Fault("there is no server")
+        fault = JetStreamFault("there is no server")
         for server in servers:
             try:
                 await self._connect_to(server)
-            except Fault as error:
+            except JetStreamFault as error:
                 fault = error
                 if error.kind == "login":
                     break
@@ -229,13 +229,14 @@ class Publisher:
             self._check_encryption()
             self._inbox = self._client.new_inbox()
             await self._client.subscribe(f"{self._inbox}.*", cb=self._answered)
-        except (Fault, OSError, nats.errors.Error, TimeoutError) as error:
+        except (JetStreamFault, OSError, nats.errors.Error, TimeoutError) as error:
             fault = self._fault(error)
             await self._leave(_FAILED_S)
             raise fault from None
 
     def _covered(self, secret: T) -> Callable[[], T]:
-        """Return a function that gives a secret to the client once TLS is in use. Raises Fault if it never is."""
+        """Return a function that gives a secret to the client once TLS is in use. Raises JetStreamFault if it never
+        is."""
 
         def give() -> T:
             self._check_encryption()
@@ -245,7 +246,7 @@ class Publisher:
 
     def _check_encryption(self) -> None:
         if self._login.tls is not None and not self._login.tls.used:
-            raise Fault("it does not speak TLS, which the configuration requires", "lasting")
+            raise JetStreamFault("it does not speak TLS, which the configuration requires", "lasting")
 
     async def _note(self, error: Exception) -> None:
         self._said = error
@@ -267,12 +268,12 @@ class Publisher:
             raise self._fault(error) from None
         return tuple(found.config.subjects or ())
 
-    async def _publish(self, messages: Sequence[Publication]) -> list[PublishAck | Fault]:
+    async def _publish(self, messages: Sequence[Publication]) -> list[PublishAck | JetStreamFault]:
         import nats
 
         self._said = None
-        sent: list[asyncio.Future[PublishAck | Fault]] = []
-        rest = Fault("it was not sent")
+        sent: list[asyncio.Future[PublishAck | JetStreamFault]] = []
+        rest = JetStreamFault("it was not sent")
         for message in messages:
             self._number += 1
             self._waiting[str(self._number)] = answer = self._loop.create_future()
@@ -283,7 +284,7 @@ class Publisher:
                 rest = self._fault(error)
                 break
             sent.append(answer)
-        found: list[PublishAck | Fault] = []
+        found: list[PublishAck | JetStreamFault] = []
         waits = True
         for answer in sent:
             if not answer.done() and waits:
@@ -300,52 +301,52 @@ class Publisher:
         if answer is None or answer.done():
             return
         if not message.data and (message.headers or {}).get("Status") == _NOBODY:
-            answer.set_result(Fault("no JetStream stream has its subject", "lasting"))
+            answer.set_result(JetStreamFault("no JetStream stream has its subject", "lasting"))
             return
         try:
             said = json.loads(message.data)
             error = said.get("error")
             stored = PublishAck(said.get("duplicate") is True)
         except (ValueError, AttributeError):
-            answer.set_result(Fault("the answer is not from JetStream", "lasting"))
+            answer.set_result(JetStreamFault("the answer is not from JetStream", "lasting"))
             return
         answer.set_result(stored if error is None else _refusal(error))
 
-    def _fault(self, error: BaseException) -> Fault:
-        """Return an error of the client as a Fault, by its cause if the client has reported one to `_note`."""
+    def _fault(self, error: BaseException) -> JetStreamFault:
+        """Return an error of the client as a JetStreamFault, by its cause if the client has reported one to `_note`."""
         import nats
 
-        if isinstance(error, Fault):
+        if isinstance(error, JetStreamFault):
             return error
         if isinstance(error, nats.js.errors.APIError):
             return _refusal(vars(error))
         said = self._said if self._said is not None else error
-        if isinstance(said, Fault):
+        if isinstance(said, JetStreamFault):
             return said
         if isinstance(said, ssl.SSLError):
-            return Fault(f"TLS: {said.reason or said}")
+            return JetStreamFault(f"TLS: {said.reason or said}")
         if isinstance(said, OSError) and said.strerror:
-            return Fault(said.strerror)
+            return JetStreamFault(said.strerror)
         text = str(said).removeprefix("nats: ").strip("' ")
         if _RIGHTS.search(text):
-            return Fault(f"the login lacks a permission: {text}", "lasting")
+            return JetStreamFault(f"the login lacks a permission: {text}", "lasting")
         if _LOGIN.search(text):
-            return Fault(f"the login is refused: {text}", "login")
+            return JetStreamFault(f"the login is refused: {text}", "login")
         if self._end.done():
-            return Fault("the connection was lost")
+            return JetStreamFault("the connection was lost")
         if isinstance(said, asyncio.TimeoutError):
-            return Fault("it does not answer in time")
-        return Fault(text or type(said).__name__)
+            return JetStreamFault("it does not answer in time")
+        return JetStreamFault(text or type(said).__name__)
 
 
-def _refusal(error: Mapping[str, Any]) -> Fault:
-    """Return the Fault for an error that JetStream has answered, with its codes and description."""
+def _refusal(error: Mapping[str, Any]) -> JetStreamFault:
+    """Return the JetStreamFault for an error that JetStream has answered, with its codes and description."""
     kind: Kind = "lasting"
     if error.get("err_code") == _TOO_LARGE:
         kind = "record"
     elif error.get("code") == _UNAVAILABLE:
         kind = "passing"
-    return Fault(f"JetStream answers: {error.get('description')}", kind)
+    return JetStreamFault(f"JetStream answers: {error.get('description')}", kind)
 
 
 # --- the sink ---------------------------------------------------------------------------------------------------------
@@ -441,7 +442,7 @@ class JetStreamSink(OneWriter):
             signer(self._login.seed)
         try:
             publisher = self._opened()
-        except Fault as fault:
+        except JetStreamFault as fault:
             self._give_up(fault, 1)
         if self._creates:
             self._make(publisher)
@@ -451,7 +452,7 @@ class JetStreamSink(OneWriter):
         own = f"debezium.sink.{self.name}"
         try:
             there = publisher.stream(self._stream, self._subjects, self._storage)
-        except Fault as fault:
+        except JetStreamFault as fault:
             if fault.kind != "lasting":
                 self._give_up(fault, 1)
             raise SinkError(
@@ -526,7 +527,7 @@ class JetStreamSink(OneWriter):
         place = (self.batch_name(), number, record["position"], record["ordinal"], record["op"], record["topic"])
         return hashlib.sha256(repr(place).encode()).hexdigest()[:32]
 
-    def _publish(self, items: Sequence[_Item]) -> tuple[int, Fault | None]:
+    def _publish(self, items: Sequence[_Item]) -> tuple[int, JetStreamFault | None]:
         """Publish once. Return the number of settled items, from the first on, and the fault of the next item.
 
         A message that JetStream skips as a duplicate, by the sink's id, is settled only as long as no message of the
@@ -535,7 +536,7 @@ class JetStreamSink(OneWriter):
         """
         try:
             publisher = self._opened()
-        except Fault as fault:
+        except JetStreamFault as fault:
             return 0, fault
         if not self._numbering:
             items = [_plain(item) for item in items]
@@ -543,8 +544,10 @@ class JetStreamSink(OneWriter):
         sendable = [item for item in items if item.message.size <= most]
         answers = iter(publisher.publish([item.message for item in sendable]))
         for number, item in enumerate(items):
-            answer = next(answers) if item.message.size <= most else Fault("it is larger than NATS takes", "record")
-            if isinstance(answer, Fault):
+            answer = (
+                next(answers) if item.message.size <= most else JetStreamFault("it is larger than NATS takes", "record")
+            )
+            if isinstance(answer, JetStreamFault):
                 if answer.kind != "record":
                     return number, answer
                 self.refuse(item.record, str(answer))
@@ -564,7 +567,7 @@ class JetStreamSink(OneWriter):
             self._publisher = Publisher(self._servers, self._login, self._timeout)
         return self._publisher
 
-    def _give_up(self, fault: Fault, tries: int) -> NoReturn:
+    def _give_up(self, fault: JetStreamFault, tries: int) -> NoReturn:
         text = f"NATS at {self._shown} cannot be used: {fault} (tries: {tries})."
         if fault.kind == "passing":
             raise ConnectionFailed(text, f"Check debezium.sink.{self.name}.url and the server.")

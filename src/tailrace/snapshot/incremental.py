@@ -46,7 +46,7 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldTable:
+class PausedTable:
     """A table that a user has paused, and the place at which its reading goes on."""
 
     collection: Collection
@@ -58,7 +58,7 @@ class HeldTable:
         return [[one.schema, one.table, one.filter, one.surrogate], last, maximum, cursor.rows]
 
     @classmethod
-    def from_json(cls, fields: Sequence[Any]) -> HeldTable:
+    def from_json(cls, fields: Sequence[Any]) -> PausedTable:
         collection, last, maximum, rows = fields
         kept = Cursor(None if last is None else tuple(last), None if maximum is None else tuple(maximum), rows)
         return cls(Collection(*collection), kept)
@@ -88,7 +88,7 @@ class IncrementalSnapshot:
     collections: tuple[Collection, ...]
     cursor: Cursor = field(default_factory=Cursor)
     paused: bool = False
-    begun: tuple[HeldTable, ...] = ()
+    begun: tuple[PausedTable, ...] = ()
 
     @property
     def current(self) -> Collection:
@@ -115,24 +115,24 @@ class IncrementalSnapshot:
             return replace(kept, collections=left)
         return kept._beginning(left)
 
-    def resumed(self, tables: Sequence[HeldTable]) -> IncrementalSnapshot:
+    def resumed(self, tables: Sequence[PausedTable]) -> IncrementalSnapshot:
         """Return the snapshot with paused tables at the end."""
         begun = (*self.begun, *(one for one in tables if one.cursor != Cursor()))
         return replace(self, collections=(*self.collections, *(one.collection for one in tables)), begun=begun)
 
     @classmethod
-    def of_held(cls, signal: str, tables: Sequence[HeldTable]) -> IncrementalSnapshot:
+    def of_held(cls, signal: str, tables: Sequence[PausedTable]) -> IncrementalSnapshot:
         """Return the snapshot `signal` of paused tables."""
         first, *others = tables
         return cls(signal, (first.collection,), first.cursor).resumed(others)
 
-    def held(self, tables: set[tuple[str, str]]) -> list[HeldTable]:
+    def held(self, tables: set[tuple[str, str]]) -> list[PausedTable]:
         """Return `tables`, (schema, table), with the places at which their reading goes on."""
-        begun = [*self.begun, HeldTable(self.current, self.cursor)]
+        begun = [*self.begun, PausedTable(self.current, self.cursor)]
         found = []
         for one in self.collections:
             if (one.schema, one.table) in tables:
-                place = next((held for held in reversed(begun) if held.collection == one), HeldTable(one, Cursor()))
+                place = next((held for held in reversed(begun) if held.collection == one), PausedTable(one, Cursor()))
                 found.append(place)
                 # a table that was requested twice is read from its beginning the second time
                 begun = [held for held in begun if held.collection != one]
@@ -142,7 +142,7 @@ class IncrementalSnapshot:
         """Return the snapshot of the tables `left`, of which the first is begun, or goes on; None if there is none."""
         if not left:
             return None
-        place = next((one for one in self.begun if one.collection == left[0]), HeldTable(left[0], Cursor()))
+        place = next((one for one in self.begun if one.collection == left[0]), PausedTable(left[0], Cursor()))
         begun = tuple(one for one in self.begun if one is not place)
         return replace(self, collections=left, cursor=place.cursor, begun=begun)
 
@@ -177,7 +177,7 @@ class IncrementalSnapshot:
             tuple(Collection(*parts) for parts in fields["collections"]),
             Cursor(None if last is None else tuple(last), None if maximum is None else tuple(maximum), fields["rows"]),
             fields.get("paused", False),
-            tuple(map(HeldTable.from_json, fields.get("begun", ()))),
+            tuple(map(PausedTable.from_json, fields.get("begun", ()))),
         )
 
 

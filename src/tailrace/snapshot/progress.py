@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.snapshot.incremental import Collection, HeldTable, IncrementalSnapshot, Notification
+from tailrace.snapshot.incremental import Collection, IncrementalSnapshot, Notification, PausedTable
 from tailrace.snapshot.table_commands import NO_COMMANDS, TableCommands
 
 
@@ -34,7 +34,7 @@ class Progress:
     windows: int = 0
     done: tuple[str, ...] = ()
     commands: TableCommands = NO_COMMANDS
-    held: tuple[HeldTable, ...] = ()
+    held: tuple[PausedTable, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         fields: dict[str, Any] = {}
@@ -84,7 +84,7 @@ class Progress:
             fields.get("windows", 0),
             tuple(fields.get("done", ())),
             TableCommands.from_json(fields["tables"]) if "tables" in fields else NO_COMMANDS,
-            tuple(map(HeldTable.from_json, fields.get("held", ()))),
+            tuple(map(PausedTable.from_json, fields.get("held", ()))),
         )
 
 

@@ -13,10 +13,10 @@ from tailrace.config.filters import table_name
 from tailrace.snapshot import signals
 from tailrace.snapshot.incremental import (
     Collection,
-    HeldTable,
     IncrementalSnapshot,
     Notification,
     Notifications,
+    PausedTable,
     requested,
 )
 from tailrace.snapshot.progress import Progress
@@ -360,5 +360,5 @@ DISCOVERED, GAP = "DISCOVERED", "GAP"
 _UNREAD = {DISCOVERED: "new tables", GAP: "the log lacks changes of tables"}
 
 
-def _without(held: tuple[HeldTable, ...], gone: Several[tuple[str, str]]) -> tuple[HeldTable, ...]:
+def _without(held: tuple[PausedTable, ...], gone: Several[tuple[str, str]]) -> tuple[PausedTable, ...]:
     return tuple(one for one in held if (one.collection.schema, one.collection.table) not in gone)

@@ -123,7 +123,7 @@ class _Open:
         return not self.reading and 0 < self.count <= len(self.done)
 
 
-class Snapshots:
+class FrameSnapshots:
     """A DataFrame's snapshots, one for each action. `first` was taken for the plan, `take` takes another. Holder.
 
     A snapshot whose partitions have all been read is closed when another action begins; any other snapshot when nobody
@@ -202,7 +202,7 @@ class Snapshots:
             self._open, self._first = {}, None
 
 
-def serve(listener: Listener, snapshots: Snapshots) -> None:
+def serve(listener: Listener, snapshots: FrameSnapshots) -> None:
     """Answer tasks, each in a thread of its own, until the listener is closed. Holder."""
     while True:
         try:
@@ -215,7 +215,7 @@ def serve(listener: Listener, snapshots: Snapshots) -> None:
         threading.Thread(target=_answer, args=(connection, snapshots), daemon=True).start()
 
 
-def _answer(connection: Connection, snapshots: Snapshots) -> None:
+def _answer(connection: Connection, snapshots: FrameSnapshots) -> None:
     with connection, suppress(OSError, EOFError):
         action, place, count = connection.recv()
         try:
@@ -256,7 +256,7 @@ def main() -> int:
     except TailraceError as error:
         sys.stdout.buffer.write(pickle.dumps(error))
         return error.exit_code
-    snapshots = Snapshots(held, lambda: reading(config, settings), (config.get("read.hold.ms") or _HOLD_MS) / 1000)
+    snapshots = FrameSnapshots(held, lambda: reading(config, settings), (config.get("read.hold.ms") or _HOLD_MS) / 1000)
     try:
         with Listener(authkey=key) as listener:
             threading.Thread(target=serve, args=(listener, snapshots), daemon=True).start()

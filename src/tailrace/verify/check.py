@@ -21,7 +21,7 @@ from tailrace.connectors import registry
 from tailrace.connectors.consistent_read import ComparedSource as Snapshot
 from tailrace.errors import ConfigError, SinkError
 from tailrace.events.event_settings import EventSettings
-from tailrace.sinks.tables.names import Names
+from tailrace.sinks.tables.names import TableNames
 from tailrace.sinks.tables.statements import DELETED
 from tailrace.spark.lock import is_held
 from tailrace.verify.comparison import ComparedSide, Key, comparable, compare, counting_session
@@ -47,7 +47,7 @@ class Lake(Protocol):
     path: str
     mode: str
     keeps_deletes: bool
-    names: Names
+    names: TableNames
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from tailrace.columns.blocks import DOCUMENTS, Form
+from tailrace.columns.blocks import DOCUMENTS, BlockForm
 from tailrace.columns.table import TableSchema
 from tailrace.errors import SinkError
 from tailrace.events.event_settings import EventSettings
@@ -46,7 +46,7 @@ class TableForm:
     `key` is empty for documents, whose keys are texts.
     """
 
-    form: Form
+    form: BlockForm
     key: tuple[ColumnPlan, ...]
 
     @classmethod
@@ -66,7 +66,7 @@ class TableForm:
             )
         names = tuple(column.name for column in plan.columns)
         types = tuple(storable(arrow_type_of(column.schema)) for column in plan.columns)
-        return cls(Form(names, types, tuple(places[column.index] for column in plan.key)), plan.key)
+        return cls(BlockForm(names, types, tuple(places[column.index] for column in plan.key)), plan.key)
 
     @property
     def columns(self) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pymongo.errors import PyMongoError
 
-from tailrace.connectors.mongodb.log.position import WHOLE, Position
+from tailrace.connectors.mongodb.log.position import WHOLE, ChangePosition
 from tailrace.connectors.mongodb.planner import MongoPlanner
 from tailrace.connectors.registry import parse
 from tailrace.events.event_settings import EventSettings
@@ -127,7 +127,7 @@ class Capture:
 
     def has_read(self, target: int) -> bool:
         """Return True if the planner holds, or has delivered, every change up to the timestamp `target`."""
-        return self.planner._log is None or self.planner._log.has_read(Position(target, WHOLE))
+        return self.planner._log is None or self.planner._log.has_read(ChangePosition(target, WHOLE))
 
     def idle(self, times: int = 3) -> list[Event]:
         """Return the records until some batches in a row are empty."""

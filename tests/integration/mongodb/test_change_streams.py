@@ -13,7 +13,7 @@ from bson import Timestamp
 
 from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed, StreamSettings, token_time
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces
-from tailrace.connectors.mongodb.server.raw import Answer
+from tailrace.connectors.mongodb.server.raw import CursorBatch
 from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import PositionLost, PrerequisiteError
 from tests.fix_mongodb import Mongo, MongoDatabase
@@ -226,11 +226,11 @@ def test_the_key_order_spreads_documents_and_keeps_theirs(mongo_database: MongoD
 # --- without a server ----------------------------------------------------------------------------------------------
 
 
-def answer(*documents: dict[str, Any]) -> Answer:
+def answer(*documents: dict[str, Any]) -> CursorBatch:
     encoded = [bson.encode(document) for document in documents]
     starts = np.cumsum([0, *map(len, encoded)])[:-1].astype(np.int64)
     data = np.frombuffer(b"".join(encoded), np.uint8)
-    return Answer(data, starts, None, 0)
+    return CursorBatch(data, starts, None, 0)
 
 
 def test_parts_of_an_event_are_put_together() -> None:

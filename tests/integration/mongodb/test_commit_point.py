@@ -16,7 +16,7 @@ from bson import Int64, Timestamp
 from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed, StreamSettings
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces
 from tailrace.connectors.mongodb.log.oplog import OplogFeed, newest
-from tailrace.connectors.mongodb.log.position import WHOLE, Position
+from tailrace.connectors.mongodb.log.position import WHOLE, ChangePosition
 from tailrace.errors import PositionLost
 from tests.fix_mongodb import GenuineOplog, Mongo, MongoDatabase, stand_in
 from tests.integration.mongodb.capture import COMMENT, Ahead, Capture, keys
@@ -96,7 +96,7 @@ def test_the_log_counts_as_read_only_as_far_as_the_server_has_sent_it(lagged: La
     lagged.change.committed = Timestamp(101, 1)
     feed = feed_of(lagged)
     try:
-        feed.open(Position(100 << 32 | 1, WHOLE))
+        feed.open(ChangePosition(100 << 32 | 1, WHOLE))
         for _ in range(6):
             feed.read()
         assert feed.answered_at > 102 << 32
@@ -111,7 +111,7 @@ def test_a_query_that_ends_at_the_present_reads_to_it(lagged: Lagged, make_captu
     lagged.append(insert(101, 1), insert(102, 2))
     lagged.change.committed = Timestamp(101, 1)
     capture.planner.stop_at_present()
-    assert capture.planner._target == Position(101 << 32 | 1, WHOLE)
+    assert capture.planner._target == ChangePosition(101 << 32 | 1, WHOLE)
     found = []
     while (batch := capture.step()) is not None:
         found += batch
@@ -211,7 +211,7 @@ def test_entries_that_fall_off_while_the_reader_rests_are_an_error(lagged: Lagge
     lagged.append(insert(100, 0), insert(101, 1))
     feed = feed_of(lagged)
     try:
-        feed.open(Position(100 << 32 | 1, WHOLE))
+        feed.open(ChangePosition(100 << 32 | 1, WHOLE))
         while not feed._begins or feed._unchecked:
             feed.read()
         assert feed._reached.time == 101 << 32 | 1
@@ -297,7 +297,7 @@ def test_a_stream_counts_as_read_as_far_as_its_tokens_say(
         lambda: client, Namespaces(CollectionFilter(config)), StreamSettings(mongo_database.name), await_ms=20
     )
     try:
-        feed.open(Position())
+        feed.open(ChangePosition())
         for _ in range(3):
             feed.read()
         assert feed.answered_at == 505 << 32 | 1

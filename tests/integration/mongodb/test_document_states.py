@@ -9,7 +9,7 @@ from typing import Any
 from bson import encode
 from pymongo.errors import WriteError
 
-from tailrace.connectors.mongodb.documents.extended import Document, read, write
+from tailrace.connectors.mongodb.documents.extended import ExtendedDocument, read, write
 from tailrace.connectors.mongodb.documents.states import state_after
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.json_forms import RELAXED, STRICT
@@ -55,7 +55,7 @@ def event(change: dict[str, Any]) -> dict[str, Any]:
 def test_documents_from_a_change_stream_are_those_of_the_server(mongo_database: MongoDatabase) -> None:
     chosen = random.Random(5)
     collection = mongo_database["documents"]
-    states: dict[int, Document | None] = {}
+    states: dict[int, ExtendedDocument | None] = {}
     with collection.watch(max_await_time_ms=500) as stream:
         for number in range(4):
             collection.insert_one({"_id": number, **WHOLE})
@@ -82,5 +82,5 @@ def test_documents_from_a_change_stream_are_those_of_the_server(mongo_database: 
             assert _sorted(found) == _sorted(read(text(wanted, STRICT))), number
 
 
-def _sorted(document: Document) -> str:
-    return write(Document(sorted(document.items())))
+def _sorted(document: ExtendedDocument) -> str:
+    return write(ExtendedDocument(sorted(document.items())))

@@ -242,7 +242,7 @@ def test_what_is_written_while_the_tail_begins_is_read(
     plain = oplog.RawCursor.next
     late = list(range(1, 6))
 
-    def next_answer(self: oplog.RawCursor) -> oplog.Answer:
+    def next_answer(self: oplog.RawCursor) -> oplog.CursorBatch:
         begins = "tailable" in self._command and self._session is None
         answer = plain(self)
         if begins and late:

@@ -10,7 +10,7 @@ import pytest
 
 from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed, StreamSettings
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces
-from tailrace.connectors.mongodb.log.position import Position
+from tailrace.connectors.mongodb.log.position import ChangePosition
 from tailrace.connectors.registry import parse
 from tests.fix_capture import StillClock
 from tests.fix_mongodb import Mongo, MongoDatabase
@@ -146,7 +146,7 @@ def test_splitting_is_the_last_stage_of_a_stream(mode: str, last: list[Any]) -> 
     config = parse("mongodb", options)
     captured = CollectionFilter(config)
     feed = ChangeStreamFeed(lambda: cast(Any, Client()), Namespaces(captured), StreamSettings.of(config, captured))
-    feed.open(Position())
+    feed.open(ChangePosition())
     with pytest.raises(StopIteration):
         feed.read()
     assert sent[0]["pipeline"][2:] == [{"$match": {"a": 1}}, *last]

@@ -15,7 +15,7 @@ from tailrace.connectors.registry import parse
 from tailrace.events.event_settings import EventSettings
 from tailrace.monitoring.exposition import exposed
 from tailrace.monitoring.monitor import described
-from tailrace.monitoring.observation import Names, Observation
+from tailrace.monitoring.observation import Observation, PipelineNames
 from tailrace.spark import measures as planner_measures
 from tailrace.spark.measures import PlannerMeasures
 from tailrace.spark.stream_reader import ChangeStreamReader
@@ -31,7 +31,7 @@ class Query:
         own = {"topic.prefix": "s", "slot.name": database.name, "poll.interval.ms": "50"}
         self.config = parse("postgres", database.options(**own | options))
         fix_invariant.watch(database.server.dsn(), database.name, lambda: self.at)
-        self.observation = Observation(described, Names("s"))
+        self.observation = Observation(described, PipelineNames("s"))
         self.at: dict[str, Any] | None = None
         self.number = -1
         self.source = ChangeStreamReader(self.config, "run")

@@ -15,12 +15,12 @@ from typing import Any, cast
 import pyarrow as pa
 from pyspark.sql import types
 
-from tailrace.columns.blocks import BLOCK, Form, Head
+from tailrace.columns.blocks import BLOCK, BlockForm, Head
 from tailrace.errors import SinkError
 from tailrace.sinks.base import Sink
 from tailrace.sinks.tables.batch import TableBatch
 from tailrace.sinks.tables.evolution import ColumnStep
-from tailrace.sinks.tables.formats.base import Columns, Commit, StoredTable, TableFormat, WriteId
+from tailrace.sinks.tables.formats.base import Columns, StoredTable, TableCommit, TableFormat, WriteId
 from tailrace.sinks.tables.modes import Latest
 from tailrace.sinks.tables.rows import BlockOpening, RowReduction
 from tailrace.sinks.tables.sink import TablesSink
@@ -71,7 +71,7 @@ class MemoryTable(StoredTable):
         self.kinds: dict[str, str] = {}
         self.told: dict[str, str] = {}
         self.kept: list[Row] = []
-        self.history: list[Commit] = []
+        self.history: list[TableCommit] = []
         self._newest: dict[str, int] = {}
 
     def is_there(self) -> bool:
@@ -89,7 +89,7 @@ class MemoryTable(StoredTable):
     def properties(self) -> dict[str, str]:
         return dict(self.told)
 
-    def commits(self, most: int) -> list[Commit]:
+    def commits(self, most: int) -> list[TableCommit]:
         return self.history[::-1][:most]
 
     def past(self, name: str) -> tuple[frozenset[str], bool | None]:
@@ -136,7 +136,7 @@ class MemoryTable(StoredTable):
             self._commit(once.metadata, True)
 
     def _commit(self, metadata: str | None, changes: bool) -> None:
-        self.history.append(Commit(len(self.history), metadata, changes))
+        self.history.append(TableCommit(len(self.history), metadata, changes))
 
     def merge(self, merge: Merge, once: WriteId) -> None:
         raise NotImplementedError
@@ -243,7 +243,7 @@ def _opened(batch: TableBatch) -> Iterator[pa.Table]:
     return BlockOpening(batch.form).blocks(cast(Blocks, batch.frame).batches())
 
 
-def _values(row: Mapping[str, Any], form: Form) -> Row:
+def _values(row: Mapping[str, Any], form: BlockForm) -> Row:
     return {name: row[f"c{place}"] for place, name in enumerate(form.names)}
 
 

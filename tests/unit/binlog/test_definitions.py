@@ -14,12 +14,12 @@ from tailrace.connectors.binlog.schema.definitions import Definitions, FollowRul
 from tailrace.connectors.binlog.schema.statement import (
     NO_OUTCOME,
     UNCAPTURED,
-    Outcome,
     Place,
     Statement,
+    StatementEffects,
     settings_of,
 )
-from tailrace.connectors.binlog.schema.table_map import TableMap, Type
+from tailrace.connectors.binlog.schema.table_map import ColumnType, TableMap
 from tailrace.errors import PrerequisiteError
 
 T: Name = ("d", "t")
@@ -42,7 +42,7 @@ def statement(sql: str, database: str = "d", **more: bytes) -> Statement:
     return Statement(database, sql.encode(), more.get("status", b""), 1, 0)
 
 
-def given(*columns: tuple[str, Type, int, bool], named: bool = False, name: Name = T) -> TableMap:
+def given(*columns: tuple[str, ColumnType, int, bool], named: bool = False, name: Name = T) -> TableMap:
     """Return a map of columns: name, type, parameter, nullable."""
     count = len(columns)
     return TableMap(
@@ -61,7 +61,7 @@ def given(*columns: tuple[str, Type, int, bool], named: bool = False, name: Name
     )
 
 
-ID, V = ("id", Type.LONG, 0, False), ("v", Type.VARCHAR, 12, True)
+ID, V = ("id", ColumnType.LONG, 0, False), ("v", ColumnType.VARCHAR, 12, True)
 
 
 def definitions(
@@ -90,17 +90,17 @@ def test_rows_of_one_form_have_one_version() -> None:
     assert found.version(given(ID, V), at(1)) == found.version(given(ID, V), at(2)) == 0
     assert found.version(given(ID, V, name=("d", "left_out")), at(3)) == UNCAPTURED
     found.statement(statement("alter table t add w int"), at(4))
-    assert found.version(given(ID, V, ("w", Type.LONG, 0, True)), at(5)) == 1
+    assert found.version(given(ID, V, ("w", ColumnType.LONG, 0, True)), at(5)) == 1
     assert [one.version for one in found.versions] == [1, 2]
 
 
 def test_a_definition_that_does_not_fit_stops_where_the_log_names_no_columns() -> None:
     found = definitions(catalog=lambda name: TWO)
     for wrong in (
-        given(ID, V, ("w", Type.LONG, 0, True)),
+        given(ID, V, ("w", ColumnType.LONG, 0, True)),
         given(V, ID),
-        given(ID, ("v", Type.VARCHAR, 16, True)),
-        given(ID, ("v", Type.VARCHAR, 12, False)),
+        given(ID, ("v", ColumnType.VARCHAR, 16, True)),
+        given(ID, ("v", ColumnType.VARCHAR, 12, False)),
     ):
         with pytest.raises(PrerequisiteError, match=r"d\.t: the form of its rows at binlog\.000001:7 is not known"):
             found.version(wrong, at(7))
@@ -125,7 +125,7 @@ def test_a_statement_that_is_not_understood_puts_its_table_in_doubt() -> None:
     assert names(reread, reread.version(given(ID, V), at(5))) == ["id", "v"]
     reread.statement(statement("alter table t frobnicate v"), at(6))
     with pytest.raises(PrerequisiteError, match="not known"):
-        reread.version(given(ID, ("v", Type.BLOB, 2, True)), at(7))
+        reread.version(given(ID, ("v", ColumnType.BLOB, 2, True)), at(7))
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,13 @@ def test_where_the_log_names_columns_it_is_right() -> None:
         "CREATE TABLE `t` (`id` int NOT NULL, `v` varchar(9) DEFAULT 'x', `w` int DEFAULT '4', PRIMARY KEY (`id`))"
     )
     found = definitions(catalog=lambda name: newer)
-    seen = given(ID, ("v", Type.VARCHAR, 16, True), ("w", Type.LONG, 0, True), ("z", Type.TINY, 0, True), named=True)
+    seen = given(
+        ID,
+        ("v", ColumnType.VARCHAR, 16, True),
+        ("w", ColumnType.LONG, 0, True),
+        ("z", ColumnType.TINY, 0, True),
+        named=True,
+    )
     version = found.versions[found.version(seen, at(5))]
     assert [(one.name, one.type_name, one.default) for one in version.columns] == [
         ("id", "int", None), ("v", "varbinary(16)", None), ("w", "int", '["text", "4", "4"]'), ("z", "tinyint", None)
@@ -204,7 +210,7 @@ def test_states_are_those_of_positions() -> None:
     assert State.from_text(found.now.to_text()).tables == found.now.tables
 
 
-def records(outcome: Outcome) -> list[tuple[str, str, list[tuple[str, str]] | None, list[tuple[str, str]]]]:
+def records(outcome: StatementEffects) -> list[tuple[str, str, list[tuple[str, str]] | None, list[tuple[str, str]]]]:
     found = [record_of(content) for content in outcome.changes]
     return [
         (

@@ -15,7 +15,7 @@ from tailrace.connectors.binlog.log.gtids import MariadbGtids, MysqlGtids
 from tailrace.connectors.binlog.log.indexed_run import IndexedRun
 from tailrace.connectors.binlog.log.indexing import Indexer, LogReplaced
 from tailrace.connectors.binlog.log.position import BinlogPosition
-from tailrace.connectors.binlog.schema.statement import NO_OUTCOME, Outcome, Place, Statement
+from tailrace.connectors.binlog.schema.statement import NO_OUTCOME, Place, Statement, StatementEffects
 from tailrace.connectors.binlog.schema.table_map import TableMap
 from tailrace.errors import DecodeError, PositionLost, PrerequisiteError
 
@@ -40,7 +40,7 @@ class Tables:
     def version(self, given: TableMap, at: Place) -> int:
         return 0
 
-    def statement(self, given: Statement, at: Place) -> Outcome:
+    def statement(self, given: Statement, at: Place) -> StatementEffects:
         self.statements.append(given.sql)
         return NO_OUTCOME
 

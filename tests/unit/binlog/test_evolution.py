@@ -12,7 +12,7 @@ from tailrace.connectors.binlog.schema.ddl.statements import AlterTable
 from tailrace.connectors.binlog.schema.ddl.tokens import SqlSettings
 from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
 from tailrace.connectors.binlog.schema.definitions import Definitions, FollowRules, State
-from tailrace.connectors.binlog.schema.statement import Outcome, Place, Statement
+from tailrace.connectors.binlog.schema.statement import Place, Statement, StatementEffects
 from tailrace.connectors.binlog.schema.tables import aligned, schema_of
 
 T: Name = ("d", "t")
@@ -37,7 +37,7 @@ class Log:
         )
         self._pos = 4
 
-    def follow(self, *statements: str, status: bytes = STRICT) -> list[Outcome]:
+    def follow(self, *statements: str, status: bytes = STRICT) -> list[StatementEffects]:
         found = []
         for one in statements:
             self._pos += 1

@@ -9,7 +9,7 @@ from tailrace.connectors.changetables.log import row_lookup
 from tailrace.connectors.changetables.log.row_lookup import PresentRows
 from tailrace.connectors.changetables.log.sessions import Retries, close_idle
 from tailrace.errors import ConnectionFailed, PrerequisiteError
-from tailrace.events.reselection import Unreadable
+from tailrace.events.reselection import UnreadableRows
 from tests.unit.changetables.memory import MemoryDialect, MemorySession, Server
 
 KEYS = [("5",), ("0",), ("77",), ("3",)]
@@ -57,6 +57,6 @@ def test_a_query_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
     rows, table = made(Server("db"))
     monkeypatch.setattr(MemorySession, "rows", refuse)
-    with pytest.raises(Unreadable) as caught:
+    with pytest.raises(UnreadableRows) as caught:
         read(rows, table)
     assert caught.value.reason == "cannot read dbo.t again: The table is not there"

@@ -13,7 +13,7 @@ from tailrace.columns.batch import Int64s
 from tailrace.columns.blocks import Head, read
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.changetables.dialect import AFTER, BEFORE, DELETE, INSERT, ChangeRows, CommitTimes
-from tailrace.connectors.changetables.log.rows import Assembly, Times
+from tailrace.connectors.changetables.log.rows import RowAssembly, TimesByPosition
 from tailrace.connectors.changetables.log.tasks import changed
 from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver.values.conversions import FORM
@@ -32,8 +32,8 @@ TIMES: Int64s = np.zeros(1, np.int64)
 
 def blocks(given: ChangeRows, table: TableSchema = TABLE, **options: str) -> tuple[Head, list[dict[str, Any]]]:
     """Return the only block of the changes."""
-    times = Times.of(CommitTimes(given.commit.slice(0, 1), TIMES), 0)
-    batch = Assembly(table, times, False, (), frozenset(("text",)), exact=True).batch(given)
+    times = TimesByPosition.of(CommitTimes(given.commit.slice(0, 1), TIMES), 0)
+    batch = RowAssembly(table, times, False, (), frozenset(("text",)), exact=True).batch(given)
     assert batch is not None
     config = parse("sqlserver", {**SOURCE, **options})
     (block,) = to_rows(batch, EventSettings.from_options(config, "run"), FORM)
@@ -88,7 +88,7 @@ def test_an_update_that_sets_a_large_value_to_null_is_a_change() -> None:
     given = replace(given, touched={1: np.array([True, True, False, False])})
     settings = EventSettings.from_options(parse("sqlserver", SOURCE), "run")
     for exact, count in ((True, 1), (False, 0)):
-        batch = Assembly(TABLE, Times.none(), False, (), frozenset(("text",)), exact).batch(given)
+        batch = RowAssembly(TABLE, TimesByPosition.none(), False, (), frozenset(("text",)), exact).batch(given)
         assert batch is not None
         found = changed(batch, settings)
         assert (0 if found is None else len(found)) == count

@@ -15,7 +15,7 @@ from tailrace.columns.blocks import read as read_block
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.changetables.dialect import KeyRange
 from tailrace.connectors.changetables.log.sessions import Retries
-from tailrace.connectors.changetables.log.tasks import SnapshotTask, Source
+from tailrace.connectors.changetables.log.tasks import SnapshotTask, TaskSource
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError, StatementCutOff, TailraceError
 from tailrace.events.event_settings import EventSettings
@@ -31,7 +31,7 @@ def made(server: Server, *, key: bool = True, statement: str | None = None, retr
     session = MemoryDialect(server.name).connect("db")
     schema: TableSchema = session.describe(session.captures())[0].table
     settings = EventSettings.from_options(parse("sqlserver", OPTIONS), "run")
-    source = Source(MemoryDialect(server.name), settings, Retries(retries, 0.001), 0)
+    source = TaskSource(MemoryDialect(server.name), settings, Retries(retries, 0.001), 0)
     chunk = Chunk(0, PlannedTable("dbo", "t", 1), 0, None, True, True, True, True)
     rows = KeyRange(("id",)) if key else KeyRange()
     return SnapshotTask(source, "db", schema, chunk, rows, statement, bytes(10), 0)

@@ -10,7 +10,7 @@ import pytest
 
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors.changetables.dialect import AFTER, BEFORE, DELETE, INSERT, ChangeRows
-from tailrace.connectors.changetables.log.rows import Assembly, Times, fixed
+from tailrace.connectors.changetables.log.rows import RowAssembly, TimesByPosition, fixed
 from tailrace.errors import DecodeError
 
 TABLE = TableSchema(
@@ -46,7 +46,7 @@ GIVEN = rows(
 
 
 def test_a_null_of_an_update_may_be_a_value_that_was_not_sent() -> None:
-    batch = Assembly(TABLE, Times.none(), False, (), frozenset(("text",))).batch(GIVEN)
+    batch = RowAssembly(TABLE, TimesByPosition.none(), False, (), frozenset(("text",))).batch(GIVEN)
     assert batch is not None
     assert bytes(batch.op) == b"cuud"
     assert batch.before is not None
@@ -62,7 +62,7 @@ def test_a_null_of_an_update_may_be_a_value_that_was_not_sent() -> None:
 def test_a_null_that_an_update_has_set_is_one() -> None:
     touched = replace(GIVEN, touched={1: GIVEN.operation == AFTER})
     for given, flags in ((touched, [False] * 4), (GIVEN, [False, False, True, False])):
-        batch = Assembly(TABLE, Times.none(), False, (), frozenset(("text",)), exact=True).batch(given)
+        batch = RowAssembly(TABLE, TimesByPosition.none(), False, (), frozenset(("text",)), exact=True).batch(given)
         assert batch is not None
         assert batch.after is not None
         assert batch.before is not None
@@ -78,7 +78,7 @@ def test_a_null_of_an_old_row_is_one_where_the_update_has_set_a_column_of_anothe
                  (DELETE, b"x", None))  # fmt: skip
     given = replace(given, touched={2: np.array([True, True, False, False, True])})
     for exact, flags in ((True, [False, True, False]), (False, None)):
-        batch = Assembly(TABLE, Times.none(), False, (), frozenset(("text",)), exact=exact).batch(given)
+        batch = RowAssembly(TABLE, TimesByPosition.none(), False, (), frozenset(("text",)), exact=exact).batch(given)
         assert batch is not None
         assert batch.before is not None
         assert batch.after is not None
@@ -88,7 +88,7 @@ def test_a_null_of_an_old_row_is_one_where_the_update_has_set_a_column_of_anothe
 
 
 def test_every_null_is_one_where_all_values_are_sent() -> None:
-    batch = Assembly(TABLE, Times.none(), False).batch(GIVEN)
+    batch = RowAssembly(TABLE, TimesByPosition.none(), False).batch(GIVEN)
     assert batch is not None
     assert batch.before is not None
     assert batch.before.unavailable == [None] * 3
@@ -98,7 +98,7 @@ def test_every_null_is_one_where_all_values_are_sent() -> None:
 def test_an_operation_that_is_not_known_is_a_decode_error(operation: int) -> None:
     rows = replace(GIVEN, operation=np.array([operation, *GIVEN.operation[1:]], np.uint8))
     with pytest.raises(DecodeError):
-        Assembly(TABLE, Times.none(), False).batch(rows)
+        RowAssembly(TABLE, TimesByPosition.none(), False).batch(rows)
 
 
 @pytest.mark.parametrize("positions", [[b"12", b"123"], [b"1", None], [b"", b""]])

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tailrace.columns.blocks import COUNTED, DOCUMENTS, FIXED, Form, Head, read, written
+from tailrace.columns.blocks import COUNTED, DOCUMENTS, FIXED, BlockForm, Head, read, written
 from tailrace.columns.typed import is_variant
 
 NESTED = pa.struct([pa.field("a", pa.list_(pa.field("element", pa.int32())))])
-FORM = Form(("id", 'it\'s "v"', "n"), (pa.int64(), pa.decimal128(10, 2), NESTED), (0, 1), (2,), (1, 2, 7), 16384)
+FORM = BlockForm(("id", 'it\'s "v"', "n"), (pa.int64(), pa.decimal128(10, 2), NESTED), (0, 1), (2,), (1, 2, 7), 16384)
 HEAD = Head("d", "s", 'it\'s "t"', FORM, 3, ("00FF", 1), ("01FF", 2))
 
 
@@ -22,7 +22,7 @@ HEAD = Head("d", "s", 'it\'s "t"', FORM, 3, ("00FF", 1), ("01FF", 2))
         replace(HEAD, snapshot="00FF@1", truncate=("0100", 7), missing=True, moved=True),
         replace(HEAD, routed=True, apart=True, changes=1_000_000),
         replace(HEAD, form=DOCUMENTS),
-        replace(HEAD, form=Form((), (), ()), rows=0),
+        replace(HEAD, form=BlockForm((), (), ()), rows=0),
     ],
 )
 def test_a_head_survives_being_a_text(head: Head) -> None:

@@ -21,7 +21,7 @@ from tailrace.events import reselection
 from tailrace.events.admission import Admission
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.record_assembly import to_rows
-from tailrace.events.reselection import Found, Key, Reread, Unreadable
+from tailrace.events.reselection import Found, Key, Reread, UnreadableRows
 from tests.unit.events.changes import Change, batch, table
 
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -59,7 +59,7 @@ class Rows:
         self.asked.append(list(keys))
         self.columns, self.key = list(columns), list(key)
         if self.fault:
-            raise Unreadable(self.fault)
+            raise UnreadableRows(self.fault)
         # Not in the order of the request, and one at a time.
         for place, one in reversed(list(enumerate(keys))):
             row = self.rows.get(one[0])

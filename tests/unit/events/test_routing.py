@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tailrace.columns import Column, TableId
-from tailrace.columns.blocks import Form
+from tailrace.columns.blocks import BlockForm
 from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import TopicNaming
 from tailrace.errors import ConversionError
@@ -200,7 +200,7 @@ def test_tables_that_meet_in_one_of_several_topics_are_told_by_one() -> None:
 
 
 ROUTING = Routing(r"golden\.public\.customers_shard\d", "lake.public.customers", "shard")
-FORM = Form(("id", "v"), (pa.int32(), pa.string()), (0,), numbers=(1, 2), relation=16384)
+FORM = BlockForm(("id", "v"), (pa.int32(), pa.string()), (0,), numbers=(1, 2), relation=16384)
 
 
 def rows_of(origin: list[dict[str, int] | None]) -> pa.RecordBatch:

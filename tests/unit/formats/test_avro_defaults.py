@@ -9,7 +9,7 @@ import json
 import pytest
 
 from tailrace.columns.logical import BYTES, INT32, Field, LogicalType, semantic, struct
-from tailrace.formats.avro.schema import Rules, schema_text
+from tailrace.formats.avro.schema import AvroRules, schema_text
 
 fastavro = pytest.importorskip("fastavro")
 
@@ -22,10 +22,10 @@ def test_a_default_of_bytes_is_read_back(data: bytes, properties: bool, optional
     kinds = (BYTES, semantic(BYTES, "io.debezium.data.Bits", length="16"))
     for kind in kinds:
         found = kind.with_optional(optional).with_default(base64.b64encode(data).decode())
-        assert read(found, Rules(properties=properties)).encode("latin-1") == data
+        assert read(found, AvroRules(properties=properties)).encode("latin-1") == data
 
 
-def read(kind: LogicalType, rules: Rules) -> str:
+def read(kind: LogicalType, rules: AvroRules) -> str:
     """Return the value of a field that the record was written without, as a character for each byte."""
     older, newer = (struct(*fields, name="n.R") for fields in ((ID,), (ID, Field("b", kind))))
     written = fastavro.parse_schema(json.loads(schema_text(older, rules)))

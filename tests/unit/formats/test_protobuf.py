@@ -32,9 +32,9 @@ from tailrace.connectors.registry import parse
 from tailrace.errors import ConversionError, RegistryError
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.record_assembly import to_rows
-from tailrace.formats.avro.schema import Rules as AvroRules
+from tailrace.formats.avro.schema import AvroRules
 from tailrace.formats.avro.values import array_piece as avro_piece
-from tailrace.formats.protobuf.schema import Rules, file_of, scrubbed
+from tailrace.formats.protobuf.schema import ProtobufRules, file_of, scrubbed
 from tailrace.formats.protobuf.values import FieldPlace, array_piece, json_piece, place_of, writer
 from tailrace.formats.registry import schema_ids
 from tailrace.formats.registry.schema_ids import proto_shape
@@ -88,7 +88,7 @@ def test_a_schema_is_text_as_confluents_converter_lays_it_out() -> None:
         Field("Max_Auto_Value", decimal(20, 38)),
         name="test.db_test.dbo.User_Setup.Value",
     )
-    found = file_of(record, Rules())
+    found = file_of(record, ProtobufRules())
     assert (found.name, found.place) == ("test.db_test.dbo.User_Setup.Value", 0)
     assert (
         found.text
@@ -135,7 +135,7 @@ def test_structs_and_maps_are_messages_within_messages() -> None:
         Field("bare", struct(Field("n", INT32.with_optional(True)))),
     )
     assert (
-        file_of(record, Rules(optionals=True)).text
+        file_of(record, ProtobufRules(optionals=True)).text
         == """syntax = "proto3";
 
 import "google/protobuf/timestamp.proto";
@@ -167,10 +167,10 @@ message ConnectDefault1 {
 
 def test_a_field_that_may_be_null_can_be_a_message_of_one_value() -> None:
     record = struct(Field("n", INT64.with_optional(True)), Field("m", INT64), name="R")
-    text = file_of(record, Rules(wrappers=True)).text
+    text = file_of(record, ProtobufRules(wrappers=True)).text
     assert 'import "google/protobuf/wrappers.proto";\n' in text
     assert "  google.protobuf.Int64Value n = 1;\n  int64 m = 2;\n" in text
-    write = writer(place_of(1, INT64.with_optional(True), Rules(wrappers=True)), Rules(wrappers=True))
+    write = writer(place_of(1, INT64.with_optional(True), ProtobufRules(wrappers=True)), ProtobufRules(wrappers=True))
     assert [write(value) for value in (None, 0, 5)] == [b"", b"\x0a\x00", b"\x0a\x02\x08\x05"]
 
 
@@ -190,7 +190,7 @@ def test_a_field_that_may_be_null_can_be_a_message_of_one_value() -> None:
 )
 def test_what_protobuf_cannot_hold_is_refused(record: LogicalType, words: str) -> None:
     with pytest.raises(ConversionError, match=words):
-        file_of(record, Rules())
+        file_of(record, ProtobufRules())
 
 
 def test_names_are_scrubbed_as_urls_are_escaped() -> None:
@@ -198,13 +198,13 @@ def test_names_are_scrubbed_as_urls_are_escaped() -> None:
     assert found == ["a_b", "a_b", "x1st", "x_a", "na_C3_AFve", "a_b_c"]
     assert (
         "message x_Value {\n  string a_b = 1;"
-        in file_of(struct(Field("a b", STRING), name="p._Value"), Rules(scrubs=True)).text
+        in file_of(struct(Field("a b", STRING), name="p._Value"), ProtobufRules(scrubs=True)).text
     )
 
 
 def test_single_values_are_fields() -> None:
     def field(kind: LogicalType, value: Any) -> str:
-        return writer(FieldPlace(1, kind), Rules())(value).hex()
+        return writer(FieldPlace(1, kind), ProtobufRules())(value).hex()
 
     assert field(INT32, -1) == "08" + "ff" * 9 + "01"
     assert field(array(INT32), [1, 300]) == "0a0301ac02"
@@ -222,15 +222,15 @@ def test_single_values_are_fields() -> None:
 @pytest.mark.parametrize("unscaled", [0, -5, 10**17, 10**18, 2**63 - 1, -(2**63), 2**63, -(10**30)])
 def test_a_column_of_decimals_is_as_single_ones(unscaled: int) -> None:
     text = base64.b64encode(unscaled_bytes(unscaled))
-    place = place_of(1, decimal(2, 38), Rules())
-    piece = json_piece(strings_fragment([b'"%b"' % text]), place, Rules())
-    assert piece.data[: piece.offsets[1]].tobytes() == writer(place, Rules())(text.decode())
+    place = place_of(1, decimal(2, 38), ProtobufRules())
+    piece = json_piece(strings_fragment([b'"%b"' % text]), place, ProtobufRules())
+    assert piece.data[: piece.offsets[1]].tobytes() == writer(place, ProtobufRules())(text.decode())
 
 
 @pytest.mark.parametrize("kind", [BOOLEAN, FLOAT, DOUBLE, INT64, STRING, BYTES])
 def test_a_column_of_no_records_has_no_bytes(kind: LogicalType) -> None:
     nothing = pa.array([], arrow_type_of(kind))
-    assert array_piece(nothing, place_of(1, kind, Rules()), Rules()).offsets.tolist() == [0]
+    assert array_piece(nothing, place_of(1, kind, ProtobufRules()), ProtobufRules()).offsets.tolist() == [0]
     assert avro_piece(nothing, kind, AvroRules()).offsets.tolist() == [0]
 
 

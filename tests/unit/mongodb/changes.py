@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from bson import Decimal128
 
-from tailrace.connectors.mongodb.documents.extended import Document, TypedValue, read
+from tailrace.connectors.mongodb.documents.extended import ExtendedDocument, TypedValue, read
 from tailrace.connectors.mongodb.documents.normal import encoded
 from tailrace.connectors.mongodb.records.segment import OPLOG, STREAM, Segment
 from tailrace.kernels.buffers import readonly
@@ -19,7 +19,7 @@ NAMESPACE = ("inventory", "customers")
 
 def bson(value: Any) -> tuple[int, bytes]:
     """Return type and bytes of a value in extended JSON."""
-    if isinstance(value, Document):
+    if isinstance(value, ExtendedDocument):
         return 3, _document(value.items())
     if isinstance(value, list):
         return 4, _document((str(number), item) for number, item in enumerate(value))
@@ -48,22 +48,26 @@ def _document(items: Iterable[tuple[str, Any]]) -> bytes:
 
 def entry(op: str, key: Any, after: Any = None, patch: Any = None) -> bytes:
     """Return an entry of an oplog, of which an event shows `o` and `o2`."""
-    identity = Document(_id=key)
+    identity = ExtendedDocument(_id=key)
     if op == "c":
-        return bson(Document(o=after))[1] if "_id" in after else bson(Document(o=Document(_id=key) | after))[1]
-    return bson(Document(o=identity if op == "d" else patch, o2=identity))[1]
+        return (
+            bson(ExtendedDocument(o=after))[1]
+            if "_id" in after
+            else bson(ExtendedDocument(o=ExtendedDocument(_id=key) | after))[1]
+        )
+    return bson(ExtendedDocument(o=identity if op == "d" else patch, o2=identity))[1]
 
 
 def change(op: str, key: Any, **given: Any) -> bytes:
     """Return a change event with the given parts: `after`, `before`, `updated` and `removed`."""
-    found = Document(documentKey=Document(_id=key), wallTime=TypedValue("date", 1558965515123))
+    found = ExtendedDocument(documentKey=ExtendedDocument(_id=key), wallTime=TypedValue("date", 1558965515123))
     names = {"after": "fullDocument", "before": "fullDocumentBeforeChange"}
     for name, called in names.items():
         if given.get(name) is not None:
             found[called] = given[name]
     if given.get("updated") is not None:
-        told = Document(updatedFields=given["updated"], removedFields=list(given.get("removed") or ()))
-        found["updateDescription"] = Document(told, truncatedArrays=[])
+        told = ExtendedDocument(updatedFields=given["updated"], removedFields=list(given.get("removed") or ()))
+        found["updateDescription"] = ExtendedDocument(told, truncatedArrays=[])
     return bson(found)[1]
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tailrace.columns.blocks import Head, read
-from tailrace.connectors.mongodb.documents.extended import Document
+from tailrace.connectors.mongodb.documents.extended import ExtendedDocument
 from tailrace.connectors.mongodb.records.records import to_rows
 from tailrace.connectors.mongodb.records.segment import STREAM, Segment
 from tailrace.connectors.mongodb.records.texts import unquoted
@@ -36,8 +36,8 @@ def rows(given: Segment, **options: str) -> list[tuple[Any, ...]]:
     return found
 
 
-def document(key: Any, **fields: Any) -> Document:
-    return Document(_id=key, **fields)
+def document(key: Any, **fields: Any) -> ExtendedDocument:
+    return ExtendedDocument(_id=key, **fields)
 
 
 CHANGES = segment(

@@ -11,7 +11,7 @@ import pytest
 from tailrace.columns.row import COLUMNS
 from tailrace.config.transforms import transforms
 from tailrace.connectors.mongodb.descriptor import CONNECTOR
-from tailrace.connectors.mongodb.documents.extended import Document, TypedValue
+from tailrace.connectors.mongodb.documents.extended import ExtendedDocument, TypedValue
 from tailrace.connectors.mongodb.records.records import to_rows
 from tailrace.errors import ConfigError, TransformError
 from tests.unit.mongodb.changes import KINDS, change, segment
@@ -19,9 +19,11 @@ from tests.unit.mongodb.test_placing import settings
 
 CLASS = "io.debezium.connector.mongodb.transforms.outbox.MongoEventRouter"
 ID, KEY = TypedValue("objectId", "5f0d1a2b3c4d5e6f708192a3"), TypedValue("objectId", "5f0d1a2b3c4d5e6f708192ff")
-LINES = [Document(n=1), Document()]
-PAYLOAD = Document(_id=KEY, name='Peter "P" {,}', total=1.5, lines=LINES, none=Document(), nothing=[], list=[1, None])
-OUTBOX = Document(_id=ID, aggregateid=KEY, aggregatetype="Order", type="Created", payload=PAYLOAD)
+LINES = [ExtendedDocument(n=1), ExtendedDocument()]
+PAYLOAD = ExtendedDocument(
+    _id=KEY, name='Peter "P" {,}', total=1.5, lines=LINES, none=ExtendedDocument(), nothing=[], list=[1, None]
+)
+OUTBOX = ExtendedDocument(_id=ID, aggregateid=KEY, aggregatetype="Order", type="Created", payload=PAYLOAD)
 TEXT = """{
   "_id": {
     "$oid": "5f0d1a2b3c4d5e6f708192ff"
@@ -78,15 +80,15 @@ def test_a_document_is_a_message_with_the_payload_as_indented_text() -> None:
 
 
 def test_documents_of_other_shapes_are_messages_each_as_it_is() -> None:
-    plain = Document(OUTBOX, payload="plain text", aggregatetype="Customer")
-    number = Document(OUTBOX, payload=7)
+    plain = ExtendedDocument(OUTBOX, payload="plain text", aggregatetype="Customer")
+    number = ExtendedDocument(OUTBOX, payload=7)
     found = rows(OUTBOX, plain, number)
     assert [row["topic"] for row in found] == ["outbox.event.Order", "outbox.event.Customer", "outbox.event.Order"]
     assert [payload(row) for row in found] == [TEXT, "plain text", 7]
 
 
 def test_a_payload_is_a_struct_where_it_is_expanded() -> None:
-    document = Document(OUTBOX, payload=Document(PAYLOAD, list=[1, 2]))
+    document = ExtendedDocument(OUTBOX, payload=ExtendedDocument(PAYLOAD, list=[1, 2]))
     (row,) = rows(document, **{"collection.expand.json.payload": "true"})
     value = json.loads(row["value"])
     assert (value["schema"]["type"], value["schema"]["name"]) == ("struct", "io.debezium.data.Json.payload")
@@ -97,7 +99,7 @@ def test_a_payload_is_a_struct_where_it_is_expanded() -> None:
 
 
 def test_fields_have_other_names() -> None:
-    document = Document(_id=ID, e="x", k="key", p="text", r="R")
+    document = ExtendedDocument(_id=ID, e="x", k="key", p="text", r="R")
     names = {"event.id": "e", "event.key": "k", "event.payload": "p"}
     options = {f"collection.field.{name}": text for name, text in names.items()}
     (row,) = rows(document, **options, **{"route.by.field": "r", "route.topic.replacement": "to.${routedByValue}"})
@@ -106,7 +108,7 @@ def test_fields_have_other_names() -> None:
 
 
 def test_fields_are_placed_in_headers_and_beside_the_payload_with_a_version() -> None:
-    document = Document(OUTBOX, version=3, note="n", part=2, at=TypedValue("int64", 1558965515123))
+    document = ExtendedDocument(OUTBOX, version=3, note="n", part=2, at=TypedValue("int64", 1558965515123))
     options = {
         "collection.fields.additional.placement": "type:header:kind,note:envelope,part:partition,at:header",
         "collection.field.event.schema.version": "version",
@@ -131,15 +133,15 @@ def test_an_update_is_left_out_and_told_and_a_delete_vanishes(caplog: pytest.Log
 
 
 def test_a_message_without_payload_may_be_a_tombstone() -> None:
-    (row,) = rows(Document(OUTBOX, payload=""), **{"route.tombstone.on.empty.payload": "true"})
+    (row,) = rows(ExtendedDocument(OUTBOX, payload=""), **{"route.tombstone.on.empty.payload": "true"})
     assert row["value"] is None
 
 
 @pytest.mark.parametrize(
     ("document", "options", "said"),
     [
-        (Document(_id=ID, aggregatetype="a"), {}, "finds no column payload"),
-        (Document(OUTBOX, aggregatetype=5), {}, "needs a text in the field aggregatetype"),
+        (ExtendedDocument(_id=ID, aggregatetype="a"), {}, "finds no column payload"),
+        (ExtendedDocument(OUTBOX, aggregatetype=5), {}, "needs a text in the field aggregatetype"),
         (OUTBOX, {"collection.fields.additional.placement": "x:header"}, "finds no column x"),
         (OUTBOX, {"collection.field.event.timestamp": "type"}, "timestamp"),
     ],

@@ -31,7 +31,7 @@ VECTORS = [json.loads(line) for line in (HERE / "extended_json.jsonl").read_text
 BY_NAME = {form.name: form for form in forms.FORMS}
 
 
-def compiled(data: bytes, kind: int, place: int, form: forms.Form, within_string: bool = False) -> str:
+def compiled(data: bytes, kind: int, place: int, form: forms.JsonForm, within_string: bool = False) -> str:
     buffer = np.frombuffer(data, np.uint8)
     found = json_texts(buffer, np.array([place]), np.array([kind], np.uint8), form, within_string)
     assert found.offsets.tolist() == [0, len(found.data)]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tailrace.columns.batch import Marker
-from tailrace.connectors.mongodb.log.indexed_run import Rows
+from tailrace.connectors.mongodb.log.indexed_run import ChangeArrays
 from tailrace.connectors.mongodb.records.partition import SMALL, tasks_of
 from tailrace.connectors.mongodb.records.segment import READ, STREAM, Segment, read_documents
 from tailrace.connectors.mongodb.records.tasks import LogTask
@@ -35,12 +35,12 @@ def packed(documents: Sequence[dict[str, Any]]) -> tuple[Any, Any]:
     return readonly(np.frombuffer(b"".join(encoded), np.uint8)), starts
 
 
-def changes(ids: Sequence[Any], collection: int) -> Rows:
+def changes(ids: Sequence[Any], collection: int) -> ChangeArrays:
     """Return updates of documents, at the timestamps from 1 on."""
     namespace = dict(zip(("db", "coll"), NAMES[collection], strict=True))
     data, starts = packed([{"operationType": "update", "ns": namespace, "documentKey": {"_id": id_}} for id_ in ids])
     count = len(ids)
-    return Rows(
+    return ChangeArrays(
         data, starts, np.arange(1, count + 1, dtype=np.int64), np.ones(count, np.int64),
         np.full(count, ord("u"), np.uint8), np.full(count, collection, np.int32),
     )  # fmt: skip

@@ -11,8 +11,8 @@ import pytest
 from bson import decode, encode
 
 from tailrace.connectors.mongodb.log.feed import MongoFeed, ReaderSettings
-from tailrace.connectors.mongodb.log.indexed_run import IndexedRun, Rows, encoded
-from tailrace.connectors.mongodb.log.position import Committed, Position, Read
+from tailrace.connectors.mongodb.log.indexed_run import ChangeArrays, IndexedRun, encoded
+from tailrace.connectors.mongodb.log.position import ChangePosition, Committed, Read
 from tailrace.connectors.mongodb.log_session import MongoLogSession
 from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import ConnectionFailed, PositionLost
@@ -30,8 +30,10 @@ def run(first: int, count: int = 1) -> IndexedRun:
     data = readonly(np.frombuffer((SIZE.to_bytes(4, "little") + bytes(SIZE - 4)) * count, np.uint8))
     time = np.arange(first, first + count, dtype=np.int64)
     one = np.ones(count, np.int64)
-    rows = Rows(data, np.arange(count) * SIZE, time, one, np.full(count, ord("c"), np.uint8), np.zeros(count, np.int32))
-    return IndexedRun.of(rows, Read(Position(first + count - 1, 1)), None, len(data))
+    rows = ChangeArrays(
+        data, np.arange(count) * SIZE, time, one, np.full(count, ord("c"), np.uint8), np.zeros(count, np.int32)
+    )
+    return IndexedRun.of(rows, Read(ChangePosition(first + count - 1, 1)), None, len(data))
 
 
 def event_run(first: int, count: int) -> IndexedRun:
@@ -43,8 +45,8 @@ def event_run(first: int, count: int) -> IndexedRun:
     (tokens,), _ = fields.locate(data, at, ("_id",))
     one = np.ones(count, np.int64)
     kinds, names = np.full(count, ord("c"), np.uint8), np.zeros(count, np.int32)
-    rows = Rows(data, at, np.array(times, np.int64), one, kinds, names)
-    last = Read(Position(first + count - 1, 1, encoded(data, int(tokens[-1]))))
+    rows = ChangeArrays(data, at, np.array(times, np.int64), one, kinds, names)
+    last = Read(ChangePosition(first + count - 1, 1, encoded(data, int(tokens[-1]))))
     return IndexedRun.of(rows, last, tokens, len(data))
 
 
@@ -54,8 +56,8 @@ def transaction_run() -> IndexedRun:
     data = readonly(np.frombuffer(b"".join(documents), np.uint8))
     at, time = np.array([len(documents[0]), 0], np.int64), np.array([5, 5], np.int64)
     kinds, names = np.full(2, ord("c"), np.uint8), np.zeros(2, np.int32)
-    rows = Rows(data, at, time, np.array([1, 2], np.int64), kinds, names)
-    return IndexedRun.of(rows, Read(Position(5, 2)), None, len(data))
+    rows = ChangeArrays(data, at, time, np.array([1, 2], np.int64), kinds, names)
+    return IndexedRun.of(rows, Read(ChangePosition(5, 2)), None, len(data))
 
 
 class Feed:
@@ -67,7 +69,7 @@ class Feed:
         self._script = iter(script)
         self.done = threading.Event()
 
-    def open(self, position: Position) -> None: ...
+    def open(self, position: ChangePosition) -> None: ...
 
     def read(self) -> IndexedRun | None:
         found = next(self._script, None)
@@ -100,7 +102,7 @@ def read() -> Iterator[Callable[..., tuple[Log, Feed]]]:
 
     def start(*script: IndexedRun | BaseException, **options: int) -> tuple[Log, Feed]:
         feed = Feed(*script)
-        made.append(Log(MongoFeed(feed, Position(), ReaderSettings(**options))))  # type: ignore[arg-type]
+        made.append(Log(MongoFeed(feed, ChangePosition(), ReaderSettings(**options))))  # type: ignore[arg-type]
         made[-1].start()
         return made[-1], feed
 
@@ -109,7 +111,7 @@ def read() -> Iterator[Callable[..., tuple[Log, Feed]]]:
         one.close()
 
 
-def documents(reader: Log, start: Position, rows: int) -> list[tuple[Position, list[bytes]]]:
+def documents(reader: Log, start: ChangePosition, rows: int) -> list[tuple[ChangePosition, list[bytes]]]:
     """Return the end of each batch, and its documents."""
     found = []
     while True:
@@ -128,7 +130,7 @@ def documents(reader: Log, start: Position, rows: int) -> list[tuple[Position, l
         start = end
 
 
-def drained(reader: Log, start: Position, rows: int = ALL) -> list[int]:
+def drained(reader: Log, start: ChangePosition, rows: int = ALL) -> list[int]:
     """Return the timestamps of all changes after `start`, batch by batch, each committed before the next is planned."""
     found: list[int] = []
     while True:
@@ -149,7 +151,7 @@ def test_what_was_read_before_an_error_is_delivered_before_it_is_raised(
     while not reader.has_failed:
         pass
     found: list[int] = []
-    start = Position()
+    start = ChangePosition()
     for _ in range(5):
         end = reader.plan(start, Limits(1, ALL), None)
         reader.check()
@@ -168,12 +170,12 @@ def test_a_batch_that_no_longer_fits_the_spool_is_read_again_all_the_same(
     read: Callable[..., tuple[Log, Feed]],
 ) -> None:
     reader, _ = read(*(run(number, 2) for number in range(1, 20, 2)), memory_limit=3 * SIZE, disk_limit=0)
-    end = Position(15, 1)
-    assert sum(len(part) for part in reader.take(Position(), end)) == 15
+    end = ChangePosition(15, 1)
+    assert sum(len(part) for part in reader.take(ChangePosition(), end)) == 15
     # No further, because the next changes exceed the limit.
-    assert reader.feed.reached_position == Position(16, 1)
+    assert reader.feed.reached_position == ChangePosition(16, 1)
     reader.release(Committed(end))
-    assert sum(len(part) for part in reader.take(end, Position(20, 1))) == 5
+    assert sum(len(part) for part in reader.take(end, ChangePosition(20, 1))) == 5
 
 
 def test_a_replay_that_the_log_cannot_give_ends_with_the_error(
@@ -181,14 +183,14 @@ def test_a_replay_that_the_log_cannot_give_ends_with_the_error(
 ) -> None:
     reader, _ = read(run(1, 2), LOST)
     with pytest.raises(PositionLost):
-        reader.take(Position(), Position(5, 1))
+        reader.take(ChangePosition(), ChangePosition(5, 1))
 
 
 @pytest.mark.parametrize("fault", [MemoryError(), SystemExit(), AttributeError("x")])
 def test_a_thread_that_ends_is_never_waited_for(read: Callable[..., tuple[Log, Feed]], fault: BaseException) -> None:
     reader, _ = read(run(1), fault)
     with pytest.raises(ConnectionFailed, match=type(fault).__name__):
-        reader.take(Position(), Position(5, 1))
+        reader.take(ChangePosition(), ChangePosition(5, 1))
 
 
 def test_a_chunk_that_cannot_be_kept_ends_the_thread_and_is_not_counted_as_read(
@@ -197,32 +199,32 @@ def test_a_chunk_that_cannot_be_kept_ends_the_thread_and_is_not_counted_as_read(
     broken = replace(run(9), rows=None)  # type: ignore[arg-type]
     reader, _ = read(run(1), broken)
     with pytest.raises(ConnectionFailed):
-        reader.take(Position(), Position(9, 1))
-    assert reader.feed.reached_position == Position(1, 1)
+        reader.take(ChangePosition(), ChangePosition(9, 1))
+    assert reader.feed.reached_position == ChangePosition(1, 1)
     assert drained_until_error(reader) == [1]
 
 
 def drained_until_error(reader: Log) -> list[int]:
-    end = reader.plan(Position(), Limits(ALL, ALL), None)
-    return [time for part in reader.take(Position(), end) for time in part.time.tolist()]
+    end = reader.plan(ChangePosition(), Limits(ALL, ALL), None)
+    return [time for part in reader.take(ChangePosition(), end) for time in part.time.tolist()]
 
 
 def test_batches_hold_every_change_once(read: Callable[..., tuple[Log, Feed]]) -> None:
     reader, _ = read(run(1, 3), run(4), run(5, 4))
-    reader.take(Position(), Position(8, 1))
-    assert drained(reader, Position(), 2) == [1, 2, 3, 4, 5, 6, 7, 8]
+    reader.take(ChangePosition(), ChangePosition(8, 1))
+    assert drained(reader, ChangePosition(), 2) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 def test_nothing_is_newer_than_what_was_planned_while_no_change_waits(
     read: Callable[..., tuple[Log, Feed]],
 ) -> None:
     reader, _ = read(run(1, 3))
-    reader.take(Position(), Position(3, 1))
-    reader._planned = Position(1, 1)
-    assert reader.newest() == Position(3, 1)
-    reader.release(Committed(Position(3, 1)))
-    reader._planned = Position(7, 1)
-    assert reader.newest() == Position(7, 1)
+    reader.take(ChangePosition(), ChangePosition(3, 1))
+    reader._planned = ChangePosition(1, 1)
+    assert reader.newest() == ChangePosition(3, 1)
+    reader.release(Committed(ChangePosition(3, 1)))
+    reader._planned = ChangePosition(7, 1)
+    assert reader.newest() == ChangePosition(7, 1)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 100])
@@ -231,10 +233,10 @@ def test_changes_that_wait_on_disk_are_those_that_were_read(read: Callable[..., 
     in_memory, _ = read(*script)
     on_disk, _ = read(*script, memory_limit=1)
     for reader in (in_memory, on_disk):
-        reader.take(Position(), Position(12, 1))
+        reader.take(ChangePosition(), ChangePosition(12, 1))
     assert [one.place is not None for one in on_disk.spool._held] == [False, True, True]
-    expected = documents(in_memory, Position(), rows)
-    found = documents(on_disk, Position(), rows)
+    expected = documents(in_memory, ChangePosition(), rows)
+    found = documents(on_disk, ChangePosition(), rows)
     assert found == expected
     # A token is part of its position.
     assert [end for end, _ in found] == [end for end, _ in expected]
@@ -243,13 +245,13 @@ def test_changes_that_wait_on_disk_are_those_that_were_read(read: Callable[..., 
 
 def test_changes_on_disk_need_not_stand_in_their_order(read: Callable[..., tuple[Log, Feed]]) -> None:
     reader, _ = read(run(1), transaction_run(), memory_limit=1)
-    reader.take(Position(), Position(5, 2))
-    found = [decode(text) for _, texts in documents(reader, Position(1, 1), 1) for text in texts]
+    reader.take(ChangePosition(), ChangePosition(5, 2))
+    found = [decode(text) for _, texts in documents(reader, ChangePosition(1, 1), 1) for text in texts]
     assert found == [{"first": "a longer one"}, {"second": 1}]
 
 
 def test_what_was_read_and_not_kept_has_not_been_read() -> None:
-    feed = MongoFeed(Feed(run(1), run(2, 4), run(1)), Position())
+    feed = MongoFeed(Feed(run(1), run(2, 4), run(1)), ChangePosition())
     feed.open()
     kept = feed.read(False, lambda: False)
     assert kept is not None
@@ -261,15 +263,15 @@ def test_what_was_read_and_not_kept_has_not_been_read() -> None:
     again = feed.read(False, lambda: False)
     assert again is not None
     feed.keep(again)
-    assert feed.has_read(Position(1))
-    assert not feed.has_read(Position(2))
-    assert not feed.has_passed(Position(2, 1))
+    assert feed.has_read(ChangePosition(1))
+    assert not feed.has_read(ChangePosition(2))
+    assert not feed.has_passed(ChangePosition(2, 1))
 
 
 def test_nothing_has_been_read_before_the_server_has_answered() -> None:
     # Its log may end before the position.
-    feed = MongoFeed(Feed(run(6)), Position(5, 1))
+    feed = MongoFeed(Feed(run(6)), ChangePosition(5, 1))
     feed.open()
-    assert not feed.has_read(Position(3))
+    assert not feed.has_read(ChangePosition(3))
     assert feed.read(False, lambda: False) is not None
-    assert feed.has_read(Position(3))
+    assert feed.has_read(ChangePosition(3))

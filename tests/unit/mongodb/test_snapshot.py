@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pymongo.errors import OperationFailure
 
-from tailrace.connectors.mongodb.log.position import Position
+from tailrace.connectors.mongodb.log.position import ChangePosition
 from tailrace.connectors.mongodb.server.connection import Address
 from tailrace.connectors.mongodb.snapshot import chunks
 from tailrace.connectors.mongodb.snapshot.chunks import SnapshotTask
@@ -27,7 +27,9 @@ class Failing:
 
 def made(asked: bool) -> SnapshotTask:
     condition = '{"$expr": {"$divide": [1, "$x"]}}'
-    return SnapshotTask(Address("mongodb://h/"), Chunk(("d", "c")), condition, Position(1), 0, 0, None, 0, asked=asked)  # type: ignore[arg-type]
+    return SnapshotTask(
+        Address("mongodb://h/"), Chunk(("d", "c")), condition, ChangePosition(1), 0, 0, None, 0, asked=asked
+    )  # type: ignore[arg-type]
 
 
 def test_a_failing_condition_of_a_signal_is_told_and_gone_on_from(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tailrace.connectors.mongodb.documents.extended import Document, TypedValue
+from tailrace.connectors.mongodb.documents.extended import ExtendedDocument, TypedValue
 from tailrace.connectors.mongodb.records.records import to_rows
 from tailrace.errors import ConversionError, TransformError
 from tests.unit.mongodb.changes import KINDS, change, segment
@@ -25,8 +25,8 @@ def rows(ops: str, documents: list[bytes], **options: str) -> list[dict[str, Any
     return [row for part in to_rows(found, settings(**PLAIN, **named)) for row in part.to_pylist()]
 
 
-INSERTED = change("c", 1, after=Document(_id=1, name="a", size=2.5))
-OTHER = change("c", 2, after=Document(_id=2, name="b", inner=Document(x=TypedValue("int64", 5))))
+INSERTED = change("c", 1, after=ExtendedDocument(_id=1, name="a", size=2.5))
+OTHER = change("c", 2, after=ExtendedDocument(_id=2, name="b", inner=ExtendedDocument(x=TypedValue("int64", 5))))
 DELETED = change("d", 1)
 UNWRAP = {"transforms.u.type": "ExtractNewDocumentState"}
 
@@ -62,7 +62,7 @@ def test_fields_of_transactions_and_updates_are_added() -> None:
     added = "transaction.id,transaction.total_order"
     added += ",updateDescription.updatedFields:new,updateDescription.removedFields:gone"
     given = settings(**PLAIN, **UNWRAP, **{"transforms": "u", "transforms.u.add.fields": added})
-    updated = change("u", 1, after=Document(_id=1, n=2), updated=Document(n=2), removed=["old"])
+    updated = change("u", 1, after=ExtendedDocument(_id=1, n=2), updated=ExtendedDocument(n=2), removed=["old"])
     found = segment([INSERTED, updated], "cu", KINDS["3"])
     numbered = replace(found, total_order=np.array([0, 3]), table_order=np.array([0, 1]))
     first, second = (json.loads(row["value"]) for part in to_rows(numbered, given) for row in part.to_pylist())
@@ -79,7 +79,7 @@ def test_what_was_changed_before_is_refused_with_its_place() -> None:
 
 
 def test_a_document_without_a_schema_is_put_aside_alone() -> None:
-    mixed = change("c", 3, after=Document(_id=3, list=[1, "x"]))
+    mixed = change("c", 3, after=ExtendedDocument(_id=3, list=[1, "x"]))
     options = {**UNWRAP, "transforms": "u"}
     with pytest.raises(ConversionError, match=r"array p\.inventory\.customers\.list has elements of different types"):
         rows("cc", [INSERTED, mixed], **options)
@@ -89,12 +89,12 @@ def test_a_document_without_a_schema_is_put_aside_alone() -> None:
 
 def test_a_record_that_is_dropped_needs_no_form_of_its_key() -> None:
     """The update's document was gone when it was looked up, and Kafka Connect has no schema for its key."""
-    key = Document(list=[1, "x"])
+    key = ExtendedDocument(list=[1, "x"])
     options = {**UNWRAP, "transforms": "u", "transforms.u.delete.tombstone.handling.mode": "drop"}
     found = rows("cu", [INSERTED, change("u", key)], **options)
     assert [row["op"] for row in found] == ["c"]
     with pytest.raises(ConversionError, match="list has elements of different types"):
-        rows("c", [change("c", key, after=Document(_id=key))], **options)
+        rows("c", [change("c", key, after=ExtendedDocument(_id=key))], **options)
 
 
 def test_a_router_by_name_needs_no_documents() -> None:
@@ -105,18 +105,18 @@ def test_a_router_by_name_needs_no_documents() -> None:
 
 
 NO_VALUE = [
-    Document({"$numberInt": "99999999999"}),
-    Document({"$date": Document({"$numberLong": "9" * 20})}),
-    Document({"$binary": Document({"base64": "AA==", "subType": "fff"})}),
-    Document({"$regularExpression": Document({"pattern": "a\0b", "options": ""})}),
-    Document({"$dbPointer": Document({"$ref": "a", "$id": Document({"$oid": "zz"})})}),
+    ExtendedDocument({"$numberInt": "99999999999"}),
+    ExtendedDocument({"$date": ExtendedDocument({"$numberLong": "9" * 20})}),
+    ExtendedDocument({"$binary": ExtendedDocument({"base64": "AA==", "subType": "fff"})}),
+    ExtendedDocument({"$regularExpression": ExtendedDocument({"pattern": "a\0b", "options": ""})}),
+    ExtendedDocument({"$dbPointer": ExtendedDocument({"$ref": "a", "$id": ExtendedDocument({"$oid": "zz"})})}),
 ]
 
 
 @pytest.mark.parametrize("value", NO_VALUE, ids=lambda value: next(iter(value)))
-def test_a_document_that_looks_like_a_value_beyond_its_type_is_put_aside_alone(value: Document) -> None:
+def test_a_document_that_looks_like_a_value_beyond_its_type_is_put_aside_alone(value: ExtendedDocument) -> None:
     options = {**UNWRAP, "transforms": "u"}
-    changes = [INSERTED, change("c", 3, after=Document(_id=3, v=value)), OTHER]
+    changes = [INSERTED, change("c", 3, after=ExtendedDocument(_id=3, v=value)), OTHER]
     with pytest.raises(ConversionError, match="a value that BSON cannot hold"):
         rows("ccc", changes, **options)
     found = rows("ccc", changes, **options, **{"event.processing.failure.handling.mode": "skip"})
@@ -137,8 +137,8 @@ NOT_WHOLE = [
 @pytest.mark.parametrize("value", NOT_WHOLE, ids=lambda value: next(iter(value)))
 def test_a_document_that_only_looks_like_a_value_is_a_document(value: dict[str, Any]) -> None:
     def documents(of: Any) -> Any:
-        return Document({name: documents(part) for name, part in of.items()}) if isinstance(of, dict) else of
+        return ExtendedDocument({name: documents(part) for name, part in of.items()}) if isinstance(of, dict) else of
 
-    inserted = change("c", 3, after=Document(_id=3, v=documents(value)))
+    inserted = change("c", 3, after=ExtendedDocument(_id=3, v=documents(value)))
     (found,) = rows("c", [inserted], **UNWRAP, transforms="u")
     assert json.loads(found["value"]) == {"_id": 3, "v": value}

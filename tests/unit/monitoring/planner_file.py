@@ -12,7 +12,7 @@ import numpy as np
 from tailrace.metrics.distribution import Histogram, Quantiles
 from tailrace.metrics.tally import Tally
 from tailrace.monitoring.monitor import described
-from tailrace.monitoring.observation import Names, Observation
+from tailrace.monitoring.observation import Observation, PipelineNames
 
 NOW = 1_700_000_000.0
 
@@ -83,7 +83,7 @@ def progress(place: Path | None = None, rows: int = 6, batch: int = 4, **newest:
 
 def observation(place: Path | None = None, clock: Clock | None = None) -> Observation:
     """Return an observation that has seen one batch, with the numbers of the planner's file."""
-    found = Observation(described, Names("shop", "shop", "postgres"), clock or Clock())
+    found = Observation(described, PipelineNames("shop", "shop", "postgres"), clock or Clock())
     if place is not None:
         found.update(progress(place))
     return found

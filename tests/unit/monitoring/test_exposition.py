@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tailrace.connectors.source_status import SourceStatus, TableProgress
 from tailrace.monitoring.exposition import exposed
 from tailrace.monitoring.families import families
-from tailrace.monitoring.observation import Names, Observation
+from tailrace.monitoring.observation import Observation, PipelineNames
 from tests.unit.monitoring.planner_file import NOW, Clock, observation, progress, slot, written
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -129,7 +129,7 @@ def test_lost_sessions_are_where_debezium_counts_them(tmp_path: Path, contexts: 
 
 def test_chunks_of_a_snapshot_are_counted_by_table(tmp_path: Path) -> None:
     reading = SourceStatus(tables=(TableProgress("public.a", 3, 8, "chunks"),))
-    found = Observation(lambda _: lambda *_: reading, Names("shop", "shop", "postgres"), Clock())
+    found = Observation(lambda _: lambda *_: reading, PipelineNames("shop", "shop", "postgres"), Clock())
     found.update(progress(written(tmp_path)))
     values = samples(found)
     assert values["debezium_metrics_TableChunkCounts snapshot public.a"] == 8

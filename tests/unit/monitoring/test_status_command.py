@@ -15,7 +15,7 @@ from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, PositionLost, TailraceError
 from tailrace.monitoring.status_file import StatusFile
-from tailrace.snapshot.incremental import Collection, Cursor, HeldTable
+from tailrace.snapshot.incremental import Collection, Cursor, PausedTable
 from tailrace.snapshot.progress import Progress
 from tailrace.snapshot.table_commands import NO_COMMANDS
 from tailrace.spark.lock import FILE
@@ -111,7 +111,7 @@ def test_what_commands_have_changed_is_shown(tmp_path: Path) -> None:
     commands = NO_COMMANDS.adding([("public", "n")], run(tmp_path).source).removing(
         [("public", "o")], run(tmp_path).source
     )
-    held = (HeldTable(Collection("public", "p"), Cursor(("7",), ("9",), 3)),)
+    held = (PausedTable(Collection("public", "p"), Cursor(("7",), ("9",), 3)),)
     offset = PostgresOffset(progress=Progress(commands=commands, held=held)).to_json()
     record = progress(written(tmp_path))
     record["sources"][0]["endOffset"] = json.dumps(offset)

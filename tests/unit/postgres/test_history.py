@@ -25,9 +25,9 @@ from tailrace.connectors.postgres.schema.history import (
     Attributes,
     Change,
     ColumnFacts,
-    History,
     IndexFacts,
     SchemaHistory,
+    StoredHistory,
     TypeFacts,
 )
 
@@ -238,24 +238,24 @@ A, B, C = (table(ColumnFacts(1, name)) for name in "abc")
 
 
 def test_the_history_of_an_offset_is_that_of_its_position() -> None:
-    history = SchemaHistory(History(((1, A),)), LogPosition(100, 110))
+    history = SchemaHistory(StoredHistory(((1, A),)), LogPosition(100, 110))
     history.add(1, (200, 0), A)
     history.add(1, (200, 5), B)
     history.add(2, (300, 0), C)
     start = LogPosition(100, 110)
     cut = LogPosition(200, 110, consumed=5)
-    assert history.upto(start, cut) == History(((1, A),))
+    assert history.upto(start, cut) == StoredHistory(((1, A),))
     after = LogPosition(200, 110, consumed=6)
-    assert history.upto(start, after) == History(((1, B),), (Change((200, 5), 1, B),))
-    assert history.upto(after, LogPosition(300, 310)) == History(((1, B), (2, C)), (Change((300, 0), 2, C),))
+    assert history.upto(start, after) == StoredHistory(((1, B),), (Change((200, 5), 1, B),))
+    assert history.upto(after, LogPosition(300, 310)) == StoredHistory(((1, B), (2, C)), (Change((300, 0), 2, C),))
     assert [history.at(1, place) for place in ((150, 0), (200, 4), (200, 5), (900, 0))] == [A, A, B, B]
     history.forget(after)
-    assert history.upto(after, LogPosition(300, 310)) == History(((1, B), (2, C)), (Change((300, 0), 2, C),))
+    assert history.upto(after, LogPosition(300, 310)) == StoredHistory(((1, B), (2, C)), (Change((300, 0), 2, C),))
 
 
 def test_what_was_decided_once_is_not_decided_again() -> None:
     start, end = LogPosition(100, 110), LogPosition(300, 310)
-    history = SchemaHistory(History(((1, A),)), start, (History(((1, B),), (Change((200, 5), 1, B),)), end))
+    history = SchemaHistory(StoredHistory(((1, A),)), start, (StoredHistory(((1, B),), (Change((200, 5), 1, B),)), end))
     assert history.is_decided(1, (200, 4))
     assert history.at(1, (200, 4)) == A
     assert history.is_decided(1, (300, 7))
@@ -268,8 +268,8 @@ def test_what_was_decided_once_is_not_decided_again() -> None:
     assert not history.is_decided(1, (301, 1))
 
 
-def wide(tables: int, columns: int) -> History:
-    return History(
+def wide(tables: int, columns: int) -> StoredHistory:
+    return StoredHistory(
         tuple(
             (
                 16384 + place,
@@ -288,18 +288,18 @@ def wide(tables: int, columns: int) -> History:
 
 
 def test_the_text_of_a_history_is_read_back_and_small() -> None:
-    small = History(((1, A),), (Change((200, 5), 1, B),))
+    small = StoredHistory(((1, A),), (Change((200, 5), 1, B),))
     assert small.to_text().startswith("{")
-    assert History.from_text(small.to_text()) == small
+    assert StoredHistory.from_text(small.to_text()) == small
     large = wide(200, 30)
-    assert History.from_text(large.to_text()) == large
+    assert StoredHistory.from_text(large.to_text()) == large
     assert len(large.to_text()) < 40_000
     enum = Attributes(
         (ColumnFacts(1, "é", False, "'x'::text", True, "a comment"), ColumnFacts(-2, "b", comment="c")),
         (IndexFacts(7, False, (2, 1)),),
         (TypeFacts(20000, "mood", "e", "E", 0, 0, -1, True, ((1, "sad"), (2, "fine"))),),
     )
-    assert History.from_text(History(((5, enum),)).to_text()) == History(((5, enum),))
+    assert StoredHistory.from_text(StoredHistory(((5, enum),)).to_text()) == StoredHistory(((5, enum),))
 
 
 def test_a_column_that_is_gone_does_not_take_the_number_of_one_that_came_later() -> None:

@@ -12,7 +12,7 @@ from tailrace.connectors.postgres.protocol.pgoutput import Relation, RelationCol
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.schema.evolution import CatalogState, Moment, PresentColumn
 from tailrace.connectors.postgres.schema.history import ColumnFacts as Facts
-from tailrace.connectors.postgres.schema.history import History, SchemaHistory
+from tailrace.connectors.postgres.schema.history import SchemaHistory, StoredHistory
 from tailrace.connectors.postgres.schema.relations import Relations
 from tailrace.errors import ConnectionFailed
 from tailrace.process.runtime import Threads
@@ -74,7 +74,7 @@ def run(one: Relations, commit_lsn: int, *sent: Relation) -> list[int]:
 
 def made() -> tuple[Relations, Catalog]:
     catalog: Any = Catalog()
-    one = Relations(SchemaHistory(History(), LogPosition()), lambda _: True, lambda schema: schema)
+    one = Relations(SchemaHistory(StoredHistory(), LogPosition()), lambda _: True, lambda schema: schema)
     one.use(catalog)
     assert run(one, 500, relation("a")) == [0]
     one.keep()
@@ -163,7 +163,7 @@ def test_a_transaction_that_is_not_over_for_others_is_waited_for() -> None:
     # the transaction has added the column b, which the catalog does not have before it shows the transaction
     catalog, clock = Catalog(), Clock()
     catalog.unseen = 3
-    one = Relations(SchemaHistory(History(), LogPosition()), lambda _: True, lambda schema: schema, clock)
+    one = Relations(SchemaHistory(StoredHistory(), LogPosition()), lambda _: True, lambda schema: schema, clock)
     one.use(catalog)  # type: ignore[arg-type]
     assert run(one, 500, relation("a", "b")) == [0]
     assert [column.number for column in one.history.at(9, (500, 0)).columns] == [1, 2]  # type: ignore[union-attr]
@@ -174,7 +174,7 @@ def test_a_transaction_that_is_not_over_for_others_is_waited_for() -> None:
 def test_a_transaction_that_others_never_see_ends_the_session() -> None:
     catalog, clock = Catalog(), Clock()
     catalog.unseen = 1 << 30
-    one = Relations(SchemaHistory(History(), LogPosition()), lambda _: True, lambda schema: schema, clock)
+    one = Relations(SchemaHistory(StoredHistory(), LogPosition()), lambda _: True, lambda schema: schema, clock)
     one.use(catalog)  # type: ignore[arg-type]
     with pytest.raises(ConnectionFailed, match="transaction 1000"):
         run(one, 500, relation("a", "b"))
@@ -184,7 +184,7 @@ def test_a_transaction_that_others_never_see_ends_the_session() -> None:
 def test_a_transaction_that_has_altered_nothing_is_not_waited_for() -> None:
     catalog, clock = Catalog(), Clock()
     catalog.unseen, catalog.does_alter = 1 << 30, False
-    one = Relations(SchemaHistory(History(), LogPosition()), lambda _: True, lambda schema: schema, clock)
+    one = Relations(SchemaHistory(StoredHistory(), LogPosition()), lambda _: True, lambda schema: schema, clock)
     one.use(catalog)  # type: ignore[arg-type]
     assert run(one, 500, relation("a")) == [0]
     assert clock.slept == 0

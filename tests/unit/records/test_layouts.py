@@ -9,7 +9,7 @@ import pytest
 from tailrace.columns.logical import BYTES, INT32, INT64, STRING, Field, struct
 from tailrace.records.layout import (
     AFTER,
-    Column,
+    BlockColumn,
     Constant,
     Header,
     ImageColumn,
@@ -24,7 +24,11 @@ from tailrace.records.layout import (
 from tests.unit.records.plans import NAME
 
 ROW = Struct(
-    (Member("id", Constant(1, INT32)), Member("name", ImageColumn(AFTER, NAME)), Member("at", Column("at", INT64))),
+    (
+        Member("id", Constant(1, INT32)),
+        Member("name", ImageColumn(AFTER, NAME)),
+        Member("at", BlockColumn("at", INT64)),
+    ),
     "Row",
     2,
     optional=True,
@@ -71,7 +75,7 @@ def test_parts_are_left_out_by_name(names: tuple[str, ...], left: list[str]) -> 
 
 def test_texts_are_strings_and_what_is_written_is_bytes() -> None:
     name = ImageColumn(AFTER, NAME)
-    assert Text(("a", Column("n", INT64))).type == STRING
+    assert Text(("a", BlockColumn("n", INT64))).type == STRING
     assert ServerTexts(name).type == BYTES.with_optional(True)
     assert ShownTexts(name).type == name.type == NAME.schema
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.sinks.jdbc.changes import Reader, Unreadable, Unsupported, cells, kind_of, placeholders
+from tailrace.sinks.jdbc.changes import Reader, UnreadableRecord, Unsupported, cells, kind_of, placeholders
 from tailrace.sinks.jdbc.url import libpq
 
 
@@ -141,12 +141,12 @@ def test_documents_are_read_with_a_schema_that_may_change() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"id":1}', b'{"schema":null,"payload":{}}', b'{"schema":{', b"\xff"])
 def test_what_has_no_schema_is_unreadable(data: bytes) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableRecord):
         Reader().read(data, "t")
 
 
 def test_a_value_against_its_schema_is_named_by_its_field_alone() -> None:
-    with pytest.raises(Unreadable, match="its field v has a value that its schema does not allow") as raised:
+    with pytest.raises(UnreadableRecord, match="its field v has a value that its schema does not allow") as raised:
         cells({"fields": [{"type": "bytes", "field": "v"}]}, {"v": "hush hush"})
     assert "hush" not in str(raised.value)
 

@@ -16,7 +16,7 @@ from tailrace import sinks
 from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.sinks import jetstream
 from tailrace.sinks.interruption import Interrupted
-from tailrace.sinks.jetstream import Fault, JetStreamSink, Publication, Publisher
+from tailrace.sinks.jetstream import JetStreamFault, JetStreamSink, Publication, Publisher
 from tailrace.sinks.jetstream import PublishAck as Answer
 from tests.servers.certificates import Authority
 from tests.servers.nats import NatsServer, Stored
@@ -337,7 +337,7 @@ def test_ids_of_the_records_own_stay_and_go_one_by_one(
     sizes: list[int] = []
     publish = Publisher.publish
 
-    def counted(self: Publisher, messages: list[Publication]) -> list[Answer | Fault]:
+    def counted(self: Publisher, messages: list[Publication]) -> list[Answer | JetStreamFault]:
         sizes.append(len(messages))
         return publish(self, messages)
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from tailrace.columns.blocks import Form
+from tailrace.columns.blocks import BlockForm
 from tailrace.connectors.row_lookup import Values
 from tailrace.sinks.tables.row_lookup import ValueFilling, told
 from tailrace.sinks.tables.rows import row_schema
 from tailrace.sinks.tables.statements import ReducedBatch, moved
 
-FORM = Form(("id", "v", "big", "doc"), (pa.int64(), pa.string(), pa.string(), pa.string()), (0,))
+FORM = BlockForm(("id", "v", "big", "doc"), (pa.int64(), pa.string(), pa.string(), pa.string()), (0,))
 
 
 class Held:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.columns.blocks import Form, Head, Place, written
+from tailrace.columns.blocks import BlockForm, Head, Place, written
 from tailrace.sinks.tables.batch import with_values
 from tailrace.sinks.tables.evolution import Alteration, HeldColumn, HeldTable, Phase, Policies, UnfollowedAlteration
 from tailrace.sinks.tables.rows import BlockOpening, places_of
@@ -23,14 +23,14 @@ ALWAYS = Policies()
 AT: Place = ("0B", 0)
 
 
-def form(*columns: tuple[int, str] | tuple[int, str, pa.DataType], key: Sequence[int] = (0,), **more: Any) -> Form:
+def form(*columns: tuple[int, str] | tuple[int, str, pa.DataType], key: Sequence[int] = (0,), **more: Any) -> BlockForm:
     """Return a form of columns, each given by number, name and type (`int` if omitted)."""
     types = tuple(column[2] if len(column) > 2 else INT for column in columns)
     numbers = tuple(column[0] for column in columns)
-    return Form(tuple(column[1] for column in columns), types, tuple(key), numbers=numbers, **more)
+    return BlockForm(tuple(column[1] for column in columns), types, tuple(key), numbers=numbers, **more)
 
 
-def kinds(found: Form) -> dict[str, str]:
+def kinds(found: BlockForm) -> dict[str, str]:
     return {name: type_of(kind) for name, kind in zip(found.names, found.types, strict=True)}
 
 
@@ -40,7 +40,7 @@ TABLE = HeldTable.first(OLD, ("0A", 0))
 
 
 def followed(
-    new: Form, policies: Policies = ALWAYS, types: dict[str, str] | None = None, old: HeldTable = TABLE
+    new: BlockForm, policies: Policies = ALWAYS, types: dict[str, str] | None = None, old: HeldTable = TABLE
 ) -> Any:
     """Return the steps and the final record."""
     found = list(Alteration(old, new, AT, types or kinds(OLD), policies, ["__own"]).phases())
@@ -76,7 +76,7 @@ def test_nothing_has_changed() -> None:
         (form((0, "id"), (0, "x"), (0, "b")), [("drop", "a", ""), ("add", "x", "int")]),
     ],
 )
-def test_a_table_follows(new: Form, steps: list[tuple[str, str, str]]) -> None:
+def test_a_table_follows(new: BlockForm, steps: list[tuple[str, str, str]]) -> None:
     found, held = followed(new)
     assert found == steps
     assert held == {name: name for name in new.names}
@@ -91,7 +91,7 @@ def test_a_table_follows(new: Form, steps: list[tuple[str, str, str]]) -> None:
         (form(ID, (2, "a", pa.int16()), B), Policies(narrow="ignore"), {"id": "id", "a": "a", "b": "b"}),
     ],
 )  # fmt: skip
-def test_what_is_ignored_needs_no_step(new: Form, policies: Policies, held: dict[str, str]) -> None:
+def test_what_is_ignored_needs_no_step(new: BlockForm, policies: Policies, held: dict[str, str]) -> None:
     assert followed(new, policies) == ([], held)
 
 
@@ -110,7 +110,7 @@ def test_what_is_ignored_needs_no_step(new: Form, policies: Policies, held: dict
         (form(ID, A, B, (4, "__OWN")), ALWAYS, "__own and __OWN cannot be", "column.exclude.list"),
     ],
 )  # fmt: skip
-def test_what_a_table_does_not_follow(new: Form, policies: Policies, said: str, remedy: str) -> None:
+def test_what_a_table_does_not_follow(new: BlockForm, policies: Policies, said: str, remedy: str) -> None:
     with pytest.raises(UnfollowedAlteration) as caught:
         followed(new, policies)
     assert said in caught.value.why
@@ -162,11 +162,11 @@ def test_the_key_follows_its_columns() -> None:
 class Stored:
     """A table of columns, each with the number of the source column whose values it has."""
 
-    def __init__(self, first: Form) -> None:
+    def __init__(self, first: BlockForm) -> None:
         self.record = HeldTable.first(first, ("0A", 0))
         self.columns = dict(zip(first.names, first.numbers, strict=True))
 
-    def follow(self, new: Form, crash: int) -> bool:
+    def follow(self, new: BlockForm, crash: int) -> bool:
         """Follow the form, with a crash after a number of commits. Return True if there was none."""
         types = dict.fromkeys(self.columns, "int")
         numbers = dict(zip(new.names, new.numbers, strict=True))
@@ -188,7 +188,7 @@ class Stored:
         return True
 
 
-def forms(highest: int) -> st.SearchStrategy[Form]:
+def forms(highest: int) -> st.SearchStrategy[BlockForm]:
     """Draw forms of numbered columns with few names, so that names are reused; number 1 is the key."""
     names = st.permutations(["id", "a", "b", "c", "d", "e"])
     numbers = st.lists(st.integers(2, highest), unique=True, max_size=4).map(sorted)
@@ -196,7 +196,7 @@ def forms(highest: int) -> st.SearchStrategy[Form]:
 
 
 @given(forms(5), forms(8), st.lists(st.integers(0, 12), max_size=4))
-def test_a_crash_at_any_step_loses_no_column(old: Form, new: Form, crashes: list[int]) -> None:
+def test_a_crash_at_any_step_loses_no_column(old: BlockForm, new: BlockForm, crashes: list[int]) -> None:
     stored = Stored(old)
     for crash in [*crashes, 1000]:
         if stored.follow(new, crash):
@@ -246,9 +246,9 @@ def test_columns_are_found_by_their_numbers() -> None:
     assert places_of(form((0, "id"), (0, "new")), target) == (0, -1, 1)
 
 
-def shard(name: str, *columns: str, **more: Any) -> Form:
+def shard(name: str, *columns: str, **more: Any) -> BlockForm:
     """Return the form of a table that is routed into one with others."""
-    return Form(columns, (INT,) * len(columns), (0,), shard=name, **more)
+    return BlockForm(columns, (INT,) * len(columns), (0,), shard=name, **more)
 
 
 def test_shards_may_be_altered_one_after_another() -> None:

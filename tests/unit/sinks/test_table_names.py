@@ -8,22 +8,22 @@ import pyarrow as pa
 import pytest
 
 from tailrace import sinks
-from tailrace.columns.blocks import Form
+from tailrace.columns.blocks import BlockForm
 from tailrace.columns.table import TableId
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConversionError, SinkError
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.table_routing import Routing
 from tailrace.sinks.base import Settings
-from tailrace.sinks.tables.names import Known, Names
+from tailrace.sinks.tables.names import Known, TableNames
 from tests.unit.sinks.test_tables import POSTGRES, change
 
 ORDERS = {"route.regex": r"(.*)\.orders_\d+", "route.replacement": "$1.orders"}
-FORM = Form(("id", "v", "big"), (pa.int64(), pa.string(), pa.string()), (0,))
+FORM = BlockForm(("id", "v", "big"), (pa.int64(), pa.string(), pa.string()), (0,))
 
 
-def names(**options: str) -> Names:
-    return Names.of(Settings("tables", {name.replace("_", "."): text for name, text in options.items()}))
+def names(**options: str) -> TableNames:
+    return TableNames.of(Settings("tables", {name.replace("_", "."): text for name, text in options.items()}))
 
 
 def test_the_directory_of_a_table() -> None:

@@ -10,13 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType
 
-from tailrace.columns.blocks import Form, Place
+from tailrace.columns.blocks import BlockForm, Place
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.evolution import DEFAULTS, HeldTable, Policies
 from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.target import Owner, Target, metadata
 
-FORM = Form(("id", "v"), (pa.int32(), pa.string()), (0,), numbers=(1, 2))
+FORM = BlockForm(("id", "v"), (pa.int32(), pa.string()), (0,), numbers=(1, 2))
 SINCE: Place = ("0A", 0)
 OWN = {
     "tailrace.pipeline": "one",
@@ -83,7 +83,7 @@ def test_a_new_table_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "'tailrace.upsert-keep-deletes' = 'false'" in said
     assert "'delta.enableDeletionVectors' = 'true'" in said
     assert "columnMapping" not in said
-    odd = Form(("a b",), (pa.int32(),), (0,))
+    odd = BlockForm(("a b",), (pa.int32(),), (0,))
     made = target(monkeypatch, spark, {})
     monkeypatch.setattr(DeltaTable, "columns", lambda self: {"a b": IntegerType()})
     made.prepare([(odd, SINCE)])
@@ -120,7 +120,7 @@ def test_a_table_that_lacks_a_column_of_the_mode_is_left_alone(monkeypatch: pyte
 
 def test_what_a_table_cannot_follow_leaves_it_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     spark = Spark(OWN)
-    other = Form(FORM.names, (pa.int32(), pa.binary()), (0,), numbers=(1, 2))
+    other = BlockForm(FORM.names, (pa.int32(), pa.binary()), (0,), numbers=(1, 2))
     with pytest.raises(SinkError, match="the type of its column v is now binary, and was string"):
         target(monkeypatch, spark, COLUMNS).prepare([(other, SINCE)])
     assert spark.altered() == []
@@ -129,7 +129,7 @@ def test_what_a_table_cannot_follow_leaves_it_as_it_is(monkeypatch: pytest.Monke
 def test_a_table_follows_once(monkeypatch: pytest.MonkeyPatch) -> None:
     spark = Spark(OWN)
     made = target(monkeypatch, spark, COLUMNS)
-    wider = Form(("id", "w"), (pa.int64(), pa.string()), (0,), numbers=(1, 2))
+    wider = BlockForm(("id", "w"), (pa.int64(), pa.string()), (0,), numbers=(1, 2))
     monkeypatch.setattr(DeltaTable, "columns", lambda self: COLUMNS if not spark.altered() else LATER)
     assert made.prepare([(FORM, SINCE), (wider, ("0B", 0))]) == wider
     assert made.prepare([(FORM, SINCE), (wider, ("0B", 0))]) == wider
@@ -150,7 +150,7 @@ LATER = {"id": LongType(), "w": StringType()}
 
 
 def test_another_key_is_taken_where_it_tells_the_rows_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    rekeyed = [(Form(FORM.names, FORM.types, (1,), numbers=(1, 2)), SINCE)]
+    rekeyed = [(BlockForm(FORM.names, FORM.types, (1,), numbers=(1, 2)), SINCE)]
     spark = Spark(OWN)
     made = target(monkeypatch, spark, COLUMNS)
     assert made.prepare(rekeyed).key == (1,)
@@ -164,7 +164,7 @@ def test_another_key_is_taken_where_it_tells_the_rows_apart(monkeypatch: pytest.
 
 
 def test_names_that_differ_by_case_alone_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    form = Form(("id", "ID"), (pa.int32(), pa.int32()), (0,))
+    form = BlockForm(("id", "ID"), (pa.int32(), pa.int32()), (0,))
     with pytest.raises(SinkError, match="id and ID"):
         target(monkeypatch, Spark({}), {}).prepare([(form, SINCE)])
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace import sinks
-from tailrace.columns.blocks import Form, Head, read, written
+from tailrace.columns.blocks import BlockForm, Head, read, written
 from tailrace.columns.reduction import NONE, before, flagged, groups, lasts, listed, roots, sources
 from tailrace.columns.typed import VARIANT
 from tailrace.connectors.registry import parse
@@ -29,7 +29,7 @@ from tailrace.sinks.tables.sink import TablesSink
 from tailrace.sinks.tables.statements import ReducedBatch, folder, moved, quoted
 from tailrace.sinks.tables.target import metadata
 
-FORM = Form(("id", "v", "big"), (pa.int64(), pa.string(), pa.string()), (0,))
+FORM = BlockForm(("id", "v", "big"), (pa.int64(), pa.string(), pa.string()), (0,))
 AT = datetime.datetime(2024, 2, 3, tzinfo=datetime.UTC)
 
 
@@ -142,7 +142,7 @@ def test_a_key_that_is_taken_again_is_not_the_row_that_moved() -> None:
 
 
 def test_columns_that_came_later_are_null_in_older_blocks() -> None:
-    newer = Form((*FORM.names, "extra"), (*FORM.types, pa.int64()), (0,))
+    newer = BlockForm((*FORM.names, "extra"), (*FORM.types, pa.int64()), (0,))
     opened = BlockOpening(newer)(iter([pa.RecordBatch.from_pylist([block(change(1, 7))])]))
     assert [(row["c0"], row["c3"], row["missing"]) for part in opened for row in part.to_pylist()] == [(7, None, [2])]
 
@@ -245,7 +245,7 @@ def test_versions_end_where_the_next_begins() -> None:
 
 
 def test_versions_are_told_apart_beyond_milliseconds() -> None:
-    form = Form(("id", "at", "m"), (pa.int32(), pa.timestamp("us"), VARIANT), (0,))
+    form = BlockForm(("id", "at", "m"), (pa.int32(), pa.timestamp("us"), VARIANT), (0,))
     text = versions.news("t", form, "rows")
     assert "if(to_json(struct(p.`at` as v)) <=> to_json(struct(s.c1 as v)) and p.`at` <=> s.c1, 1, null)" in text
     assert "xxhash64(to_json(struct(s.c1 as v)), s.c1)" in text
@@ -264,10 +264,10 @@ def test_what_follows_an_alteration() -> None:
 
 def test_rows_are_opened_into_the_columns_that_the_table_holds() -> None:
     """Names, wider types, the order, and a left-out column differ, also for previous keys."""
-    form = Form(
+    form = BlockForm(
         ("id", "old", "left", "big"), (pa.int32(), pa.int32(), pa.string(), pa.string()), (0,), (), (1, 2, 3, 4)
     )
-    target = Form(
+    target = BlockForm(
         ("big", "new", "key", "later"), (pa.string(), pa.int64(), pa.int64(), pa.date32()), (2,), (), (4, 2, 1, 5)
     )
     told = {"op": "c", "position": "0A", "ordinal": 0, "part": 1, "at": AT, "missing": [2, 3], "origin": {"k0": 6}}
@@ -397,7 +397,7 @@ def test_wrong_options(options: dict[str, str], said: str) -> None:
 
 
 def test_variants_that_are_null_are_gathered() -> None:
-    form = Form(("_id", "document"), (pa.string(), VARIANT), (0,))
+    form = BlockForm(("_id", "document"), (pa.string(), VARIANT), (0,))
     row = {"op": "d", "position": "0A", "ordinal": 0, "part": 0, "since": "0A", "c0": "1", "c1": None}
     batch = pa.RecordBatch.from_pylist([row], row_schema(form))
     # As Spark gives them: without metadata, and null in each part.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tailrace.errors import PrerequisiteError, ProcessLost
-from tailrace.spark.snapshot_process import SnapshotHolder, Snapshots, asked, serve
+from tailrace.spark.snapshot_process import FrameSnapshots, SnapshotHolder, asked, serve
 
 
 class Held:
@@ -31,7 +31,7 @@ class World:
     def __init__(self) -> None:
         self.made: list[Held] = []
         self.now = 0.0
-        self.snapshots: Any = Snapshots(self.take(), self.take, 10, lambda: self.now)  # type: ignore[arg-type]
+        self.snapshots: Any = FrameSnapshots(self.take(), self.take, 10, lambda: self.now)  # type: ignore[arg-type]
 
     def take(self) -> Any:
         self.made.append(Held(len(self.made)))

@@ -20,7 +20,7 @@ from tailrace.connectors.changetables.coverage import carried
 from tailrace.connectors.changetables.dialect import Key, KeyRange, Position, Session
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.sessions import Retries
-from tailrace.connectors.changetables.log.tasks import Source
+from tailrace.connectors.changetables.log.tasks import TaskSource
 from tailrace.connectors.changetables.snapshot.consistent_tasks import HeldPart, HeldTask, SignalTable, is_ordered
 from tailrace.connectors.changetables.snapshot.initial import with_columns
 from tailrace.connectors.changetables.snapshot.windows import signal_table
@@ -77,7 +77,7 @@ class HeldTables:
             planned = retries.run(lambda: list(self._parts(database.session, chosen)), lost)
         finally:
             database.lose()
-        source = Source(dialect, settings, retries, time.time_ns() // 1000)
+        source = TaskSource(dialect, settings, retries, time.time_ns() // 1000)
         self.tasks: tuple[Task, ...] = tuple(
             HeldTask(source, name, group, written, self._position) for group in planned
         )

@@ -12,7 +12,7 @@ from tailrace.columns.table import TableId, TableSchema
 from tailrace.connectors.changetables.capture_history import CaptureHistory
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.numbering import numbered
-from tailrace.connectors.changetables.log.tasks import LogTask, Part, Source
+from tailrace.connectors.changetables.log.tasks import LogTask, Part, TaskSource
 from tailrace.connectors.changetables.offset import DatabaseProgress, TablesOffset, TablesPosition, TablesSnapshot
 from tailrace.connectors.changetables.position import Newest, read_to
 from tailrace.connectors.changetables.snapshot.windows import Changes, Incremental, LogPlace
@@ -52,7 +52,7 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
         databases: Mapping[str, Database],
         wanted: Callable[[DatabaseProgress], DatabaseProgress],
         shown: Callable[[TableSchema], TableSchema],
-        source: Callable[[], Source],
+        source: Callable[[], TaskSource],
         windows: Incremental,
         check: Callable[[Mapping[str, DatabaseProgress]], None],
         runtime: Runtime,
@@ -195,7 +195,7 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
         parts = self.windows.reads(end, Changes(since.databases, until.databases))
         return [*tasks, *beside, *(part(source) for part in parts)]
 
-    def _changes(self, since: TablesOffset, until: TablesOffset, source: Source) -> list[Task]:
+    def _changes(self, since: TablesOffset, until: TablesOffset, source: TaskSource) -> list[Task]:
         """Return one task for each topic that has changes; one for all topics if there are few changes."""
         found: list[Part] = []
         topics: dict[str, list[Part]] = {}

@@ -17,7 +17,7 @@ from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.rows import skipped_rows
 from tailrace.connectors.changetables.log.sessions import Retries
 from tailrace.connectors.changetables.log.table_versions import TableVersions
-from tailrace.connectors.changetables.log.tasks import SchemaTask, Source
+from tailrace.connectors.changetables.log.tasks import SchemaTask, TaskSource
 from tailrace.connectors.changetables.log_session import ChangeTablesSession, Target
 from tailrace.connectors.changetables.offset import DatabaseProgress, TablesOffset, TablesPosition
 from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
@@ -182,11 +182,11 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
     def _to_end(self, start: TablesPosition) -> TablesPosition | None:
         return self._log.to_end(start, self._target)
 
-    def _source(self) -> Source:
+    def _source(self) -> TaskSource:
         """Return the parts that all tasks of a batch need to read."""
         at_us = self._runtime.time_ns() // 1000
         skips = self._config["skip.messages.without.change"]
-        return Source(self._dialect, self._settings, self._retries, at_us, skips, self._processors)
+        return TaskSource(self._dialect, self._settings, self._retries, at_us, skips, self._processors)
 
     def tasks(self, since: TablesOffset, until: TablesOffset) -> list[Task]:
         source = self._source()

@@ -21,7 +21,7 @@ from tailrace.connectors.changetables.coverage import carried
 from tailrace.connectors.changetables.dialect import CaptureTable
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.sessions import Retries
-from tailrace.connectors.changetables.log.tasks import SnapshotTask, Source
+from tailrace.connectors.changetables.log.tasks import SnapshotTask, TaskSource
 from tailrace.connectors.changetables.position import Newest, following, preceding
 from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
 from tailrace.connectors.changetables.snapshot.windows import signal_table
@@ -63,7 +63,7 @@ class ComparedTables:
             dialect, self._of, lambda table: lists.includes(table.schema, table.table), admission.admit, 0
         )
         self._signals = signal_table(config["signal.data.collection"], dialect.databases)
-        self._source = Source(dialect, settings, Retries.of(config), THREADS.time_ns() // 1000)
+        self._source = TaskSource(dialect, settings, Retries.of(config), THREADS.time_ns() // 1000)
         # the end of the reading by the server's clock, and the id of the signal row that marks it
         self._over_us, self._mark = 0, ""
         self._admission = admission

@@ -12,7 +12,7 @@ from tailrace.connectors.mongodb.log.indexed_run import Namespace
 from tailrace.connectors.mongodb.log.majority import Majority
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, choice
 from tailrace.connectors.mongodb.log.oplog import operation_time
-from tailrace.connectors.mongodb.log.position import Position
+from tailrace.connectors.mongodb.log.position import ChangePosition
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.server.connection import Address
 from tailrace.connectors.mongodb.server.faults import is_passing
@@ -45,7 +45,7 @@ class MongoSnapshots(contracts.Snapshots[MongoOffset]):
         captured: CollectionFilter,
         majority: Majority,
         connect: Callable[[], MongoClient[Any]],
-        first: Callable[[], Position],
+        first: Callable[[], ChangePosition],
         shape: Callable[[], MongoSettings],
         server: Callable[[], str],
         *,
@@ -110,9 +110,9 @@ class MongoSnapshots(contracts.Snapshots[MongoOffset]):
         self._names = names
         return made
 
-    def _present(self) -> Position:
+    def _present(self) -> ChangePosition:
         """Return the position that records of a snapshot show unless the snapshot begins a query."""
-        return Position(operation_time(self._connect())) if self._reads_streams else self._majority.newest()
+        return ChangePosition(operation_time(self._connect())) if self._reads_streams else self._majority.newest()
 
     def count(self) -> Mapping[Namespace, int]:
         client = self._connect()

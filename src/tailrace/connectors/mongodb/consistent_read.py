@@ -23,7 +23,7 @@ from tailrace.connectors.mongodb.log.oplog import operation_time
 from tailrace.connectors.mongodb.records.segment import Segment, read_documents
 from tailrace.connectors.mongodb.server.connection import Address, connect, retries
 from tailrace.connectors.mongodb.server.faults import explained, explained_error, is_passing
-from tailrace.connectors.mongodb.server.raw import Answer, RawCursor, concern_at
+from tailrace.connectors.mongodb.server.raw import CursorBatch, RawCursor, concern_at
 from tailrace.connectors.mongodb.server.routers import is_sharded
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.snapshot import chunks as snapshot
@@ -178,7 +178,7 @@ class HeldTask:
             THREADS.sleep(min(longest, first * 2**failures))
             failures += 1
 
-    def _answers(self, client: MongoClient[Any], one: HeldChunk, given: int) -> Iterator[Answer]:
+    def _answers(self, client: MongoClient[Any], one: HeldChunk, given: int) -> Iterator[CursorBatch]:
         """Yield the server's answers for the chunk without its first `given` documents."""
         database, _ = one.chunk.namespace
         command = snapshot.find_command(one.chunk, one.filter, self.batch_size, 0) | concern_at(self.at)
@@ -206,7 +206,7 @@ class HeldTask:
                 "Load again: that reads a new moment.",
             )
 
-    def _read(self, one: HeldChunk, answer: Answer, given: int) -> Segment:
+    def _read(self, one: HeldChunk, answer: CursorBatch, given: int) -> Segment:
         first = (one.number << 40) + given
         read_ns = 0 if self.settings.legacy else time.time_ns()
         return read_documents(one.chunk.namespace, answer.data, answer.starts, self.at, first, read_ns=read_ns)

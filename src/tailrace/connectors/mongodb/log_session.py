@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 from tailrace.config import Config
 from tailrace.connectors.mongodb.log.feed import MongoFeed
-from tailrace.connectors.mongodb.log.indexed_run import Namespace, Rows
+from tailrace.connectors.mongodb.log.indexed_run import ChangeArrays, Namespace
 from tailrace.connectors.mongodb.log.namespaces import choice
-from tailrace.connectors.mongodb.log.position import WHOLE, Committed, Position
+from tailrace.connectors.mongodb.log.position import WHOLE, ChangePosition, Committed
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.records.partition import tasks_of
 from tailrace.connectors.mongodb.records.tasks import LogTask
-from tailrace.connectors.mongodb.records.transactions import Numbered, numbered
+from tailrace.connectors.mongodb.records.transactions import NumberedChanges, numbered
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.snapshot.placing import placed
 from tailrace.connectors.mongodb.snapshot.windows import Changes, Incremental, LogPlace
@@ -25,7 +25,7 @@ from tailrace.process.runtime import Runtime
 from tailrace.snapshot.progress import Progress
 
 
-class MongoLogSession(LogReader[MongoOffset, Position, Committed, Rows]):
+class MongoLogSession(LogReader[MongoOffset, ChangePosition, Committed, ChangeArrays]):
     """The log that `feed` reads: changes of the collections `names`, in segments of the given `kind`.
 
     `present` returns the timestamp of the server's newest operation. `server` is the offset's.
@@ -62,7 +62,7 @@ class MongoLogSession(LogReader[MongoOffset, Position, Committed, Rows]):
         # the server's timestamp when the snapshot before the log had been read
         self._over = 0
         # the end of the last planned batch, and the bytes that had been read when it was planned
-        self._planned = Position()
+        self._planned = ChangePosition()
         self._read_bytes = 0
 
     def acknowledge(self, since: MongoOffset) -> None:
@@ -74,31 +74,33 @@ class MongoLogSession(LogReader[MongoOffset, Position, Committed, Rows]):
         # Spark asks for the batch after an offset once the offset is in its commit log
         self.release(Committed(since.log))
 
-    def plan_upto(self, start: Position, upto: Position | None, limits: Limits = NO_LIMITS) -> Position:
+    def plan_upto(
+        self, start: ChangePosition, upto: ChangePosition | None, limits: Limits = NO_LIMITS
+    ) -> ChangePosition:
         end = super().plan_upto(start, upto, limits)
         # without a limit the batch may end after changes that are not captured
         return self.idle_position(end) if upto is None and end != start else end
 
-    def is_far(self, start: Position, idle: Position) -> bool:
+    def is_far(self, start: ChangePosition, idle: ChangePosition) -> bool:
         return self.feed.read_bytes - self._read_bytes >= contracts.IDLE_BYTES
 
-    def newest(self) -> Position:
+    def newest(self) -> ChangePosition:
         """Return the newest position that is known to exist; that of the last batch if no captured change waits."""
         waiting = self.feed.reached_position if len(self.spool) else self._planned
         return max(self._planned, waiting, self.feed.head(), key=lambda one: one.key)
 
     def window_end(
-        self, progress: Progress, start: Position, limits: Limits, target: Position | None
-    ) -> Position | None:
+        self, progress: Progress, start: ChangePosition, limits: Limits, target: ChangePosition | None
+    ) -> ChangePosition | None:
         if self.windows is None or self.feed.is_behind or self.has_failed:
             return None
         window = self.windows.open(progress, LogPlace(self, self.feed, start))
         return None if window is None else window.upto.position
 
-    def changes(self, start: Position, end: Position) -> Changes:
+    def changes(self, start: ChangePosition, end: ChangePosition) -> Changes:
         return Changes(self.take(start, end) if start.is_before(end) else [], self._names)
 
-    def offset(self, since: MongoOffset, end: Position, heartbeat_ms: int, progress: Progress) -> MongoOffset:
+    def offset(self, since: MongoOffset, end: ChangePosition, heartbeat_ms: int, progress: Progress) -> MongoOffset:
         opened = since.transaction
         if self._settings.events.provide_transaction_metadata and since.log.is_before(end):
             opened = self._numbered(self.take(since.log, end), since).open
@@ -111,7 +113,7 @@ class MongoLogSession(LogReader[MongoOffset, Position, Committed, Rows]):
             end, opened, shown, whole, self._choice, self._server, heartbeat_ms=heartbeat_ms, progress=progress
         )
 
-    def _is_whole(self, since: MongoOffset, end: Position) -> bool:
+    def _is_whole(self, since: MongoOffset, end: ChangePosition) -> bool:
         """Return True if no captured change of the last change's transaction is still to come."""
         if end.number in (0, WHOLE) or self.idle_position(end).time > end.time:
             return True
@@ -122,7 +124,7 @@ class MongoLogSession(LogReader[MongoOffset, Position, Committed, Rows]):
         places, _ = fields.locate(rows[-1].data, rows[-1].at[-1:], ("txnNumber",))
         return bool(places[0][0] < 0)
 
-    def _shown(self, since: MongoOffset, end: Position) -> int:
+    def _shown(self, since: MongoOffset, end: ChangePosition) -> int:
         """Return the newest timestamp whose changes documents may show ahead of the log; 0 if it is not after `end`."""
         # no document that was read until now is newer than the present timestamp
         looks_up = self._settings.looks_up and since.log.is_before(end)
@@ -132,7 +134,7 @@ class MongoLogSession(LogReader[MongoOffset, Position, Committed, Rows]):
     def tasks(self, since: MongoOffset, until: MongoOffset, end: Offset, beside: Sequence[Task]) -> list[Task]:
         events = self._settings.events
         tasks: list[Task] = []
-        rows: list[Rows] = []
+        rows: list[ChangeArrays] = []
         changes: list[LogTask] = []
         if since.log.is_before(until.log):
             rows = self.take(since.log, until.log)
@@ -152,7 +154,7 @@ class MongoLogSession(LogReader[MongoOffset, Position, Committed, Rows]):
             changes = placed(changes, self.windows.reads(end, Changes(rows, self._names)), self._settings)
         return [*tasks, *changes, *beside]
 
-    def _numbered(self, rows: Sequence[Rows], since: MongoOffset) -> Numbered:
+    def _numbered(self, rows: Sequence[ChangeArrays], since: MongoOffset) -> NumberedChanges:
         """Return the numbers of a batch's events in their transactions."""
         settings = self._settings
         return numbered(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tailrace.connectors.checkpoint import ordered, understood
-from tailrace.connectors.mongodb.log.position import START, Position
+from tailrace.connectors.mongodb.log.position import START, ChangePosition
 from tailrace.connectors.mongodb.records.transactions import OpenTransaction
 from tailrace.connectors.mongodb.snapshot.plan import SnapshotPlan, SnapshotProgress
 from tailrace.log.contracts import QueryOffset
@@ -24,7 +24,7 @@ class MongoOffset(QueryOffset):
     is True if the log was read to the end of a transaction.
     """
 
-    log: Position = START
+    log: ChangePosition = START
     transaction: OpenTransaction | None = None
     shown: int = 0
     whole: bool = False
@@ -67,7 +67,7 @@ class MongoOffset(QueryOffset):
         """Return the offset of the fields that `to_json` gives. Raises PositionLost for anything else."""
         snapshot, transaction = fields.get("snapshot"), fields.get("transaction")
         return cls(
-            Position.from_json(fields["log"]),
+            ChangePosition.from_json(fields["log"]),
             None
             if transaction is None
             else OpenTransaction(transaction["name"], tuple((name, count) for name, count in transaction["counts"])),
@@ -79,7 +79,7 @@ class MongoOffset(QueryOffset):
             if snapshot is None
             else SnapshotProgress(
                 SnapshotPlan.from_json(snapshot["plan"]),
-                Position.from_json(snapshot["at"]),
+                ChangePosition.from_json(snapshot["at"]),
                 snapshot["done"],
                 snapshot["number"],
             ),

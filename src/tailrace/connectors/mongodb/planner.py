@@ -18,7 +18,7 @@ from tailrace.connectors.mongodb.log.feed import ChangeSource, MongoFeed, Reader
 from tailrace.connectors.mongodb.log.majority import Majority
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces, choice, chosen
 from tailrace.connectors.mongodb.log.oplog import OplogFeed, newest, operation_time
-from tailrace.connectors.mongodb.log.position import WHOLE, Position
+from tailrace.connectors.mongodb.log.position import WHOLE, ChangePosition
 from tailrace.connectors.mongodb.log_session import MongoLogSession
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.records.segment import OPLOG, STREAM
@@ -53,7 +53,7 @@ START_SECONDS = 60.0
 TARGET_AWAIT_MS = 50
 
 
-class MongoPlanner(LogEngine[MongoOffset, Position, Position]):
+class MongoPlanner(LogEngine[MongoOffset, ChangePosition, ChangePosition]):
     """Implements `tailrace.log.contracts.Planner` for MongoDB."""
 
     def __init__(self, config: Config, settings: EventSettings, outside: Environment = OUTSIDE) -> None:
@@ -62,10 +62,10 @@ class MongoPlanner(LogEngine[MongoOffset, Position, Position]):
         super().__init__(config, shown, outside.runtime, source, MongoOffset, _import_reader)
 
 
-Log = contracts.OpenLog[MongoOffset, Position, Position]
+Log = contracts.OpenLog[MongoOffset, ChangePosition, ChangePosition]
 
 
-class MongoSource(contracts.Source[MongoOffset, Position, Position]):
+class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition]):
     """A replica set or a sharded cluster, read through its oplog or its change streams."""
 
     snapshots: MongoSnapshots
@@ -219,18 +219,18 @@ class MongoSource(contracts.Source[MongoOffset, Position, Position]):
     def first(self) -> MongoOffset:
         return MongoOffset(self._first_position(), choice=choice(self._config), server=self._uuid())
 
-    def _first_position(self) -> Position:
+    def _first_position(self) -> ChangePosition:
         """Return the position at which a query without checkpoint begins: now, or capture.start.op.time."""
         at = self._config["capture.start.op.time"]
         if not self._streams:
-            return Position(at, WHOLE) if at and at > 0 else self._majority.newest()
+            return ChangePosition(at, WHOLE) if at and at > 0 else self._majority.newest()
         if at and at > 0:
             # no token is needed: the first answer of the stream may already hold changes
-            return Position(at, 0)
+            return ChangePosition(at, 0)
         feed = self._feed()
         until = self._runtime.monotonic() + START_SECONDS
         try:
-            feed.open(Position())
+            feed.open(ChangePosition())
             while self._runtime.monotonic() < until:
                 chunk = feed.read()
                 if chunk is not None and chunk.reached.token:
@@ -251,7 +251,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, Position]):
                 "snapshot.mode=when_needed.",
             )
 
-    def _demand(self, position: Position) -> None:
+    def _demand(self, position: ChangePosition) -> None:
         """Raise PositionLost if the log can no longer be read from `position`."""
 
         def look() -> None:
@@ -264,15 +264,15 @@ class MongoSource(contracts.Source[MongoOffset, Position, Position]):
 
         patiently(look, *retries(self._config), self._runtime)
 
-    def present(self) -> Position:
+    def present(self) -> ChangePosition:
         """Return a position after an entry that the feed is sure to reach."""
         self._shape()
         self._ends = True
         if self._streams:
-            return Position(operation_time(self.connect()), WHOLE)
+            return ChangePosition(operation_time(self.connect()), WHOLE)
         # a new primary does not know at first what a majority has
         newest = patiently(self._majority.present, *retries(self._config), self._runtime, is_not_yet_committed)
-        return Position(newest.time, WHOLE)
+        return ChangePosition(newest.time, WHOLE)
 
     # --- the log -------------------------------------------------------------------------------------------------
 
@@ -298,7 +298,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, Position]):
             commands=self._commands,
         )
 
-    def open(self, since: MongoOffset, until: MongoOffset | None, target: Position | None) -> MongoLogSession:
+    def open(self, since: MongoOffset, until: MongoOffset | None, target: ChangePosition | None) -> MongoLogSession:
         """Open the log after `since`.
 
         A batch `until` that is read again must be whole: raises PositionLost if the log lacks one of its ends.

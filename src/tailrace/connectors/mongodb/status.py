@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailrace.connectors.mongodb.log.position import WHOLE, Position
+from tailrace.connectors.mongodb.log.position import WHOLE, ChangePosition
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.source_status import Offsets, SnapshotStatus, SourceStatus, tables
 
@@ -13,7 +13,7 @@ def describe(end: Offsets, newest: Offsets) -> SourceStatus:
         return SourceStatus(tables=tables(end, newest))
     offset = MongoOffset.from_json(dict(end))
     read = offset.log
-    head = Position.from_json(newest["log"]) if "log" in newest else Position()
+    head = ChangePosition.from_json(newest["log"]) if "log" in newest else ChangePosition()
     done, counts = 0, dict[str, int]()
     if offset.snapshot is not None:
         done = offset.snapshot.done
@@ -30,7 +30,7 @@ def describe(end: Offsets, newest: Offsets) -> SourceStatus:
     )
 
 
-def _text(position: Position) -> str:
+def _text(position: ChangePosition) -> str:
     """Return a timestamp's seconds and increment, `1558965515:6`, and the number of its changes that were read unless
     all."""
     return str(position).removesuffix(f":{WHOLE}")

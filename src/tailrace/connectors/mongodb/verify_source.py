@@ -23,7 +23,7 @@ from tailrace.connectors.mongodb.log.indexed_run import Namespace
 from tailrace.connectors.mongodb.log.majority import Majority
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces
 from tailrace.connectors.mongodb.log.oplog import operation_time
-from tailrace.connectors.mongodb.log.position import Position
+from tailrace.connectors.mongodb.log.position import ChangePosition
 from tailrace.connectors.mongodb.records import texts
 from tailrace.connectors.mongodb.records.envelope import table_id
 from tailrace.connectors.mongodb.records.images import images
@@ -40,7 +40,7 @@ from tailrace.log.contracts import Task
 from tailrace.values.fragments import json_array
 
 if TYPE_CHECKING:
-    from tailrace.connectors.mongodb.log.indexed_run import Rows
+    from tailrace.connectors.mongodb.log.indexed_run import ChangeArrays
 
 _AWAIT_MS = 50
 """The longest time for which the server may wait for changes, in ms."""
@@ -78,7 +78,7 @@ class ComparedDocuments:
 
     def _plan(self) -> None:
         config, client = self._config, self._client
-        at = Position(operation_time(client))
+        at = ChangePosition(operation_time(client))
         existing = chunks.collections(client, self._captured, self._settings.legacy)
         names = chunks.chosen(config, existing, self._captured)
         after = self._majority.after(names, at)
@@ -112,15 +112,15 @@ class ComparedDocuments:
                 found.update(texts.unquoted(json_array(keys)).cast(pa.binary()).to_pylist())
         return TouchedKeys((tuple(sorted(found)),) if found else ())
 
-    def _rows(self, name: Namespace, after: int, upto: int) -> list[Rows]:
+    def _rows(self, name: Namespace, after: int, upto: int) -> list[ChangeArrays]:
         """Return the changes of a collection after the timestamp `after`, up to `upto` and to the end of the
         reading."""
         most = max(upto, self._read_upto)
         stream = StreamSettings.of(self._config, self._captured)
         feed = ChangeStreamFeed(lambda: self._client, self._namespaces, stream, await_ms=_AWAIT_MS)
         # without a token a stream begins with the changes at the timestamp itself
-        feed.open(Position(after))
-        found: list[Rows] = []
+        feed.open(ChangePosition(after))
+        found: list[ChangeArrays] = []
         try:
             reached = 0
             while max(reached - 1, feed.caught_up_at) < most:

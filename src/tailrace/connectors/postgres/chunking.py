@@ -14,7 +14,7 @@ from tailrace.connectors.postgres.log.reading import Environment
 from tailrace.connectors.postgres.log.visibility import UnsettledTransactions
 from tailrace.connectors.postgres.log_session import parallelism
 from tailrace.connectors.postgres.offset import PostgresOffset
-from tailrace.connectors.postgres.schema.history import History
+from tailrace.connectors.postgres.schema.history import StoredHistory
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
 from tailrace.connectors.postgres.setup import slots
 from tailrace.connectors.postgres.setup.coverage_watch import CoverageWatch
@@ -112,7 +112,7 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
             progress=since.progress,
         )
 
-    def history_at(self, exported: str) -> History:
+    def history_at(self, exported: str) -> StoredHistory:
         """Return the facts about captured tables that the log does not carry, as the `exported` snapshot shows them."""
         return self._chunks.history_at(exported)
 

@@ -9,7 +9,7 @@ from tailrace.connectors.checkpoint import ordered, understood
 from tailrace.connectors.postgres.log.identity import ServerId
 from tailrace.connectors.postgres.log.visibility import VisibleTransactions
 from tailrace.connectors.postgres.protocol.position import START, LogPosition
-from tailrace.connectors.postgres.schema.history import NOTHING, History, packed, unpacked
+from tailrace.connectors.postgres.schema.history import NOTHING, StoredHistory, packed, unpacked
 from tailrace.connectors.postgres.schema.inventory import UNKNOWN, Inventory
 from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin, SnapshotProgress
 from tailrace.log.contracts import QueryOffset
@@ -31,7 +31,7 @@ class PostgresOffset(QueryOffset):
     log: LogPosition = START
     visible: VisibleTransactions | None = None
     xmin: int = 0
-    schemas: History = NOTHING
+    schemas: StoredHistory = NOTHING
     server: ServerId | None = None
     hypertables: Hypertables = NO_HYPERTABLES
     inventory: Inventory = UNKNOWN
@@ -89,7 +89,7 @@ class PostgresOffset(QueryOffset):
             visible=None if visible is None else VisibleTransactions.from_json(visible),
             xmin=fields.get("xmin", 0),
             # offsets of earlier versions have none: the catalog is asked, as those versions did
-            schemas=History.from_text(fields["schemas"]) if "schemas" in fields else NOTHING,
+            schemas=StoredHistory.from_text(fields["schemas"]) if "schemas" in fields else NOTHING,
             server=ServerId.from_json(fields["server"]) if "server" in fields else None,
             hypertables=Hypertables.from_json(unpacked(fields["hypertables"]))
             if "hypertables" in fields

@@ -33,7 +33,7 @@ from tailrace.connectors.postgres.protocol.position import LogPosition, TargetLs
 from tailrace.connectors.postgres.schema import coverage
 from tailrace.connectors.postgres.schema.catalog import CapturedTable, Catalog, captured_tables
 from tailrace.connectors.postgres.schema.coverage import CarriedTables, carried
-from tailrace.connectors.postgres.schema.history import History, SchemaHistory
+from tailrace.connectors.postgres.schema.history import SchemaHistory, StoredHistory
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
 from tailrace.connectors.postgres.schema.inventory import UNKNOWN
 from tailrace.connectors.postgres.schema.relations import Relations
@@ -281,7 +281,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
     def first(self) -> PostgresOffset:
         """Return the offset of a new query: the slot's position, and the tables at the slot's creation."""
         with closing(slots.slot_start(self._connect(), self._config, self._outside.connect)) as slot:
-            schemas = History() if slot.snapshot is None else self.snapshots.history_at(slot.snapshot)
+            schemas = StoredHistory() if slot.snapshot is None else self.snapshots.history_at(slot.snapshot)
             found = self._stock.inventory or UNKNOWN
             return PostgresOffset(slot.position, schemas=schemas, server=slot.server, inventory=found)
 

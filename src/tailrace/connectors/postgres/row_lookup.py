@@ -24,7 +24,7 @@ from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.events.admission import Admission
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.packed_changes import stored
-from tailrace.events.reselection import Unreadable
+from tailrace.events.reselection import UnreadableRows
 from tailrace.events.table_plan import table_plan
 from tailrace.values.arrow import typed
 
@@ -72,7 +72,7 @@ class PostgresTable:
                 for places, found in self.rows.of_keys(self.schema, named, part, [one.source_name for one in shown]):
                     given = [typed(plan, column, None)[0] for plan, column in zip(shown, found, strict=True)]
                     yield [low + place for place in places], [stored(one) for one in given]
-        except Unreadable as fault:
+        except UnreadableRows as fault:
             raise SinkError(f"tailrace {fault.reason}.", _REMEDY) from None
 
     def _texts(self, name: str, values: pa.Array) -> list[str]:

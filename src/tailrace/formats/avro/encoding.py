@@ -9,7 +9,7 @@ from functools import partial
 from tailrace.columns.logical import LogicalType
 from tailrace.errors import ConfigError, ConversionError
 from tailrace.formats.assembly import Assembly, ValueHole
-from tailrace.formats.avro.schema import Rules, full_name, schema_text
+from tailrace.formats.avro.schema import AvroRules, full_name, schema_text
 from tailrace.formats.avro.values import NullError, array_piece, branches, json_piece, null_is_no_value, writer
 from tailrace.formats.base import EncodingChoice
 from tailrace.formats.binary import BinaryBlock, ByTopic, ValueWriters
@@ -21,7 +21,7 @@ from tailrace.records.columns import Columns
 from tailrace.records.layout import (
     CHANGE,
     RECORD,
-    Column,
+    BlockColumn,
     ComputedColumn,
     Constant,
     ImageColumn,
@@ -43,7 +43,7 @@ class AvroOptions:
     """
 
     registry: Registry
-    rules: Rules
+    rules: AvroRules
     nulls_stay: bool
     plain_records: bool
 
@@ -61,7 +61,7 @@ def options_of(kind: str, part: str, options: Mapping[str, str]) -> tuple[AvroOp
         given.one_of("apicurio.registry.avro.encoding", ("", "BINARY"), "")
     # these matter only for reading, and for schema parameters that these records do not have
     given.idle("enhanced.avro.schema.support", "flatten.unions", "flatten.singleton.unions", "schemas.enable")
-    rules = Rules(
+    rules = AvroRules(
         given.boolean("connect.meta.data", True),
         given.boolean("scrub.invalid.names", False),
         given.boolean("allow.optional.map.keys", False),
@@ -154,7 +154,7 @@ class Avro:
                 # one column may occur twice, in an optional field and in a required one
                 place = (node.image, node.column.index, node.apart, node.column.null)
                 yield ValueHole(node, CHANGE, schema, ("avro", *place, schema.connect, schema.name, branches(schema)))
-            case Column():
+            case BlockColumn():
                 yield ValueHole(node, node.by, schema, ("avro", node.name, schema.connect, branches(schema)))
             case Text():
                 yield ValueHole(node, RECORD, schema, None)
@@ -165,11 +165,11 @@ class Avro:
 class _AvroBlock(BinaryBlock):
     """See formats.base.Block."""
 
-    def __init__(self, columns: Columns, rules: Rules) -> None:
+    def __init__(self, columns: Columns, rules: AvroRules) -> None:
         array, json = partial(array_piece, rules=rules), partial(json_piece, rules=rules)
         super().__init__(columns, ValueWriters(array, json, partial(writer, rules=rules)))
 
-    def kept_key(self, leaf: Column, way: LogicalType) -> Hashable:
+    def kept_key(self, leaf: BlockColumn, way: LogicalType) -> Hashable:
         return "avro", leaf.name, way.connect, branches(way)
 
     def image(self, leaf: ImageColumn, way: LogicalType) -> Fragment:

@@ -34,7 +34,7 @@ _LOGICAL = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class AvroRules:
     """The converter's options about schemas.
 
     `properties`: they carry Connect's own properties (`connect.meta.data`). `scrubs`: illegal names are replaced
@@ -48,19 +48,19 @@ class Rules:
     field_docs: bool = False
 
 
-def schema_text(schema: LogicalType, rules: Rules) -> str:
+def schema_text(schema: LogicalType, rules: AvroRules) -> str:
     """Return the schema as the text to register. Raises ConversionError if Avro has no such schema."""
     return dumps(_Maker(rules).of(schema, ""))
 
 
-def full_name(schema: LogicalType, rules: Rules) -> str | None:
+def full_name(schema: LogicalType, rules: AvroRules) -> str | None:
     """Return the record's full name; None if the schema is not a record."""
     if schema.connect != "struct":
         return None
     return _scrubbed(schema.name, rules) if schema.name is not None else f"{_CONFLUENT}.ConnectDefault"
 
 
-def is_map(schema: LogicalType, rules: Rules) -> bool:
+def is_map(schema: LogicalType, rules: AvroRules) -> bool:
     """Return True if a map is an Avro map, whose keys are texts. Other maps are lists of records of key and value."""
     keys = schema.keys or STRING
     return keys.connect == "string" and (not keys.optional or rules.optional_keys)
@@ -75,7 +75,7 @@ def null_is_last(schema: LogicalType) -> bool:
 class _Maker:
     """Builds the schema of one record: a named type is written out at its first use, and named afterwards."""
 
-    rules: Rules
+    rules: AvroRules
     _known: dict[str, tuple[Field, ...]] = field(default_factory=dict)
     _unnamed: list[tuple[tuple[Field, ...], str]] = field(default_factory=list)
 
@@ -211,7 +211,7 @@ def _digits(schema: LogicalType) -> tuple[int, int]:
     return int(given["scale"]), int(given.get(_PRECISION, _UNKNOWN_PRECISION))
 
 
-def _scrubbed(name: str, rules: Rules) -> str:
+def _scrubbed(name: str, rules: AvroRules) -> str:
     if not rules.scrubs:
         return name
     return ".".join(map(_letters, name.split(".")))

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tailrace.columns.logical import STRING, LogicalType
 from tailrace.errors import ConversionError
-from tailrace.formats.avro.schema import Rules, is_map, null_is_last
+from tailrace.formats.avro.schema import AvroRules, is_map, null_is_last
 from tailrace.formats.binary import (
     SIX_BITS,
     WHOLE,
@@ -65,7 +65,7 @@ def varint(number: int) -> bytes:
     return bytes(out)
 
 
-def writer(schema: LogicalType, rules: Rules) -> Writer:
+def writer(schema: LogicalType, rules: AvroRules) -> Writer:
     """Return the encoder of the schema's values. Raises ConversionError for a null that the schema does not allow."""
     plain = _plain(schema, rules)
     mark, null = branches(schema)
@@ -91,7 +91,7 @@ def null_is_no_value(schema: LogicalType, column: str = "") -> tuple[str, str]:
     )
 
 
-def _plain(schema: LogicalType, rules: Rules) -> Writer:
+def _plain(schema: LogicalType, rules: AvroRules) -> Writer:
     match schema.connect:
         case "boolean":
             return lambda value: b"\x01" if value else b"\x00"
@@ -114,12 +114,12 @@ def _plain(schema: LogicalType, rules: Rules) -> Writer:
     return _map(schema, rules)
 
 
-def _struct(schema: LogicalType, rules: Rules) -> Writer:
+def _struct(schema: LogicalType, rules: AvroRules) -> Writer:
     parts = [(part.name, writer(part.type, rules)) for part in schema.fields]
     return lambda value: b"".join(write(value[name]) for name, write in parts)
 
 
-def _map(schema: LogicalType, rules: Rules) -> Writer:
+def _map(schema: LogicalType, rules: AvroRules) -> Writer:
     """Return the encoder of a map. Its JSON is an object, or a list of pairs if keys are not texts."""
     assert schema.items is not None
     keys = STRING if is_map(schema, rules) else schema.keys or STRING
@@ -300,7 +300,7 @@ def json_base64(
 _ALL = readonly(np.zeros(0, np.bool_))
 
 
-def array_piece(values: pa.Array, schema: LogicalType, rules: Rules) -> Fragment:
+def array_piece(values: pa.Array, schema: LogicalType, rules: AvroRules) -> Fragment:
     """Return the pieces of an array of any type that holds values of the schema."""
     if not takes_arrow(schema, values.type):
         return json_piece(values_fragment(values), schema, rules)
@@ -318,7 +318,7 @@ def array_piece(values: pa.Array, schema: LogicalType, rules: Rules) -> Fragment
     return _piece(schema, len(values), len(numbers) + len(values), lambda *to: fixed(numbers, width, valid, *to))
 
 
-def json_piece(written: Fragment, schema: LogicalType, rules: Rules) -> Fragment:
+def json_piece(written: Fragment, schema: LogicalType, rules: AvroRules) -> Fragment:
     """Return the pieces of a column that is JSON already."""
     count, data, bounds = len(written.offsets) - 1, written.data, written.offsets
     quotes = 0 if written.quoted else 1

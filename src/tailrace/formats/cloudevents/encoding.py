@@ -18,8 +18,8 @@ from tailrace.formats.base import Encoding, EncodingChoice
 from tailrace.formats.cloudevents.layout import DATA, EventLayout, event
 from tailrace.formats.cloudevents.options import CloudEventsOptions, options_of
 from tailrace.formats.option_reader import OptionReader
-from tailrace.records.columns import Columns, Indexes, SharedValue, Texts, WrittenJson
-from tailrace.records.layout import Column, Constant, ImageColumn, Node, RecordLayout, Struct
+from tailrace.records.columns import Columns, ImageTexts, Indexes, SharedValue, WrittenJson
+from tailrace.records.layout import BlockColumn, Constant, ImageColumn, Node, RecordLayout, Struct
 from tailrace.values.binaries import base64_text
 from tailrace.values.conversion import ColumnPlan
 
@@ -138,10 +138,10 @@ class _WithData:
         self.kept: dict[Hashable, Any] = columns.kept
         self.made: dict[Hashable, Any] = columns.made
 
-    def texts(self, leaf: ImageColumn) -> Texts:
+    def texts(self, leaf: ImageColumn) -> ImageTexts:
         return self._columns.texts(leaf)
 
-    def values(self, leaf: Column) -> pa.Array | SharedValue | WrittenJson:
+    def values(self, leaf: BlockColumn) -> pa.Array | SharedValue | WrittenJson:
         return self._data if leaf.name == DATA.name else self._columns.values(leaf)
 
     def lost(self, column: ColumnPlan, count: int) -> None:

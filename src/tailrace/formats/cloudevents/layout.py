@@ -17,7 +17,7 @@ from tailrace.formats.cloudevents.options import GENERATE, HEADER, CloudEventsOp
 from tailrace.formats.json.numeric import schema_with_numbers
 from tailrace.records.layout import (
     RECORD,
-    Column,
+    BlockColumn,
     ComputedColumn,
     Constant,
     ImageColumn,
@@ -29,7 +29,7 @@ from tailrace.records.layout import (
 )
 from tailrace.values.json_text import Verbatim, schema_text
 
-DATA = Column("cloudevents.data", BYTES, RECORD)
+DATA = BlockColumn("cloudevents.data", BYTES, RECORD)
 """The data of events whose data has its own encoding."""
 
 _TEXT = STRING.with_optional(True)
@@ -162,20 +162,20 @@ def _id(source: Node) -> Text:
         shown = {"ts": "ts_ms", "ord": "ord"}
     else:
         shown = {"lsn": "lsn", "txId": "txId", "sequence": "sequence"}
-    parts: list[str | Column] = ["name:", *_parts(_part(source, "name"))]
+    parts: list[str | BlockColumn] = ["name:", *_parts(_part(source, "name"))]
     for word, name in shown.items():
         if name in fields:
             parts += [f";{word}:", *_parts(_part(source, name))]
     return Text(tuple(parts))
 
 
-def _parts(node: Node) -> tuple[str | Column, ...]:
+def _parts(node: Node) -> tuple[str | BlockColumn, ...]:
     """Return a leaf as parts of a text."""
     if isinstance(node, Constant):
         return ("null" if node.value is None else str(node.value),)
     if isinstance(node, Text):
         return node.parts
-    if isinstance(node, Column):
+    if isinstance(node, BlockColumn):
         return (node,)
     raise ConversionError(
         "The id of a CloudEvent cannot be made of a computed source block.",
@@ -218,7 +218,7 @@ def _as_text(node: Node) -> Node:
 
 def _with_type(node: Node, kind: LogicalType) -> Node:
     """Return the same values under another schema of their Connect type."""
-    if isinstance(node, Constant | Column | Text):
+    if isinstance(node, Constant | BlockColumn | Text):
         return replace(node, type=kind)
     if isinstance(node, ComputedColumn):
         return replace(node, type=kind)

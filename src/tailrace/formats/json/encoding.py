@@ -23,7 +23,7 @@ from tailrace.records.columns import Columns, SharedValue, WrittenJson
 from tailrace.records.layout import (
     CHANGE,
     RECORD,
-    Column,
+    BlockColumn,
     ComputedColumn,
     Constant,
     ImageColumn,
@@ -104,7 +104,7 @@ def parts_of(node: Node, numeric: bool = False) -> Iterator[bytes | ValueHole]:
             yield b"}" if node.members else b"{}"
         case ImageColumn():
             yield ValueHole(node, CHANGE, False, (node.image, node.column.index, node.apart, node.column.null))
-        case Column():
+        case BlockColumn():
             yield ValueHole(node, node.by, False, ("column", node.name, False))
         case ComputedColumn():
             yield ValueHole(node, RECORD, False, None)
@@ -128,7 +128,7 @@ class JsonBlock(AssembledBlock):
 
     def _written(self, hole: ValueHole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:
         leaf = hole.leaf
-        if isinstance(leaf, Column):
+        if isinstance(leaf, BlockColumn):
             return self._column(leaf, hole.way)
         if isinstance(leaf, ImageColumn):
             return self._image(leaf)
@@ -146,7 +146,7 @@ class JsonBlock(AssembledBlock):
             self._columns.lost(plan, lost)
         return fragment
 
-    def _column(self, leaf: Column, inner: bool) -> Fragment | bytes:
+    def _column(self, leaf: BlockColumn, inner: bool) -> Fragment | bytes:
         values = self._columns.values(leaf)
         if isinstance(values, SharedValue):
             text = dumps(values.value)

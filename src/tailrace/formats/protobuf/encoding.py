@@ -14,7 +14,7 @@ from tailrace.formats.assembly import Assembly, Pieces, ValueHole, add
 from tailrace.formats.base import EncodingChoice
 from tailrace.formats.binary import BinaryBlock, ByTopic, ValueWriters
 from tailrace.formats.option_reader import OptionReader
-from tailrace.formats.protobuf.schema import Rules, file_of
+from tailrace.formats.protobuf.schema import ProtobufRules, file_of
 from tailrace.formats.protobuf.values import (
     RECORD_ITSELF,
     SIZED,
@@ -35,7 +35,7 @@ from tailrace.records.columns import Columns
 from tailrace.records.layout import (
     CHANGE,
     RECORD,
-    Column,
+    BlockColumn,
     ComputedColumn,
     Constant,
     ImageColumn,
@@ -56,7 +56,7 @@ class ProtobufOptions:
     """
 
     registry: Registry
-    rules: Rules
+    rules: ProtobufRules
     nulls_stay: bool
 
 
@@ -85,7 +85,7 @@ def options_of(part: str, options: Mapping[str, str]) -> tuple[ProtobufOptions, 
                "generate.struct.for.nulls", "flatten.unions", "int.for.enums", "optional.for.proto2",
                "wrapper.for.raw.primitives", "reference.subject.name.strategy", "reference.lookup.only",
                "schemas.enable")  # fmt: skip
-    rules = Rules(
+    rules = ProtobufRules(
         given.boolean("scrub.invalid.names", False),
         given.boolean("optional.for.nullables", False),
         given.boolean("wrapper.for.nullables", False),
@@ -155,7 +155,7 @@ def _places(place: int) -> bytes:
     return zigzag(1) + zigzag(place) if place else zigzag(0)
 
 
-def _record(layout: Node, rules: Rules) -> Iterator[bytes | ValueHole]:
+def _record(layout: Node, rules: ProtobufRules) -> Iterator[bytes | ValueHole]:
     """Yield the fields of a whole key or value; any value but a struct is the field of a message of one field."""
     match layout:
         case Struct():
@@ -163,16 +163,16 @@ def _record(layout: Node, rules: Rules) -> Iterator[bytes | ValueHole]:
         case _ if layout.type.connect == "struct":
             yield from _field(layout, FieldPlace(RECORD_ITSELF, layout.type, null=_NULL), rules)
         case _:
-            place = replace(place_of(1, layout.type, Rules()), null=_NULL)
+            place = replace(place_of(1, layout.type, ProtobufRules()), null=_NULL)
             yield from _field(layout, place, rules)
 
 
-def _fields(struct: Struct, rules: Rules) -> Iterator[bytes | ValueHole]:
+def _fields(struct: Struct, rules: ProtobufRules) -> Iterator[bytes | ValueHole]:
     for number, member in enumerate(struct.members, 1):
         yield from _field(member.node, place_of(number, member.node.type, rules), rules)
 
 
-def _field(node: Node, place: FieldPlace, rules: Rules) -> Iterator[bytes | ValueHole]:
+def _field(node: Node, place: FieldPlace, rules: ProtobufRules) -> Iterator[bytes | ValueHole]:
     match node:
         case Constant():
             yield writer(place, rules)(node.value)
@@ -186,7 +186,7 @@ def _field(node: Node, place: FieldPlace, rules: Rules) -> Iterator[bytes | Valu
             # one column may occur twice, in different fields
             column = (node.image, node.column.index, node.apart, node.column.null)
             yield ValueHole(node, CHANGE, place, (*column, *_key("", place)))
-        case Column():
+        case BlockColumn():
             yield ValueHole(node, node.by, place, _key(node.name, place))
         case Text() | ComputedColumn():
             yield ValueHole(node, RECORD, place, None)
@@ -201,11 +201,11 @@ def _key(name: str, place: FieldPlace) -> tuple[Hashable, ...]:
 class _ProtobufBlock(BinaryBlock):
     """See formats.base.Block."""
 
-    def __init__(self, columns: Columns, rules: Rules) -> None:
+    def __init__(self, columns: Columns, rules: ProtobufRules) -> None:
         array, json = partial(array_piece, rules=rules), partial(json_piece, rules=rules)
         super().__init__(columns, ValueWriters(array, json, partial(writer, rules=rules)))
 
-    def kept_key(self, leaf: Column, way: FieldPlace) -> Hashable:
+    def kept_key(self, leaf: BlockColumn, way: FieldPlace) -> Hashable:
         return _key(leaf.name, way)
 
     def filled(self, hole: ValueHole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes | Pieces:

@@ -39,15 +39,15 @@ class FieldLine:
 
 
 @dataclass(slots=True)
-class Message:
+class MessageType:
     """A message with its nested messages, in order."""
 
     name: str
     lines: list[FieldLine] = field(default_factory=list)
-    inner: dict[str, tuple[LogicalType, Message]] = field(default_factory=dict)
+    inner: dict[str, tuple[LogicalType, MessageType]] = field(default_factory=dict)
 
 
-def message_text(space: str, imports: Sequence[str], message: Message) -> str:
+def message_text(space: str, imports: Sequence[str], message: MessageType) -> str:
     """Return the file of one message in the package `space`."""
     text = 'syntax = "proto3";\n'
     if space:
@@ -64,7 +64,7 @@ def wrappers_text(names: Iterable[str]) -> str:
     )
 
 
-def _message(message: Message) -> str:
+def _message(message: MessageType) -> str:
     text = f"message {message.name} {{"
     if message.lines:
         text += "\n" + "".join(_indented(_line(line)) for line in message.lines)
@@ -127,7 +127,7 @@ _SCRUBBED = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ProtobufRules:
     """The converter's options about messages.
 
     `scrubs`: illegal names are replaced (`scrub.invalid.names`). `optionals`: fields that may be null are `optional`
@@ -148,7 +148,7 @@ class File:
     place: int
 
 
-def file_of(schema: LogicalType, rules: Rules) -> File:
+def file_of(schema: LogicalType, rules: ProtobufRules) -> File:
     """Return the schema of records of a type. Raises ConversionError if Protobuf has none."""
     if schema.connect in _SCALARS:
         if schema.name in _MESSAGES:
@@ -164,7 +164,7 @@ def file_of(schema: LogicalType, rules: Rules) -> File:
     return File(text, f"{space}.{message.name}" if space else message.name, 0)
 
 
-def is_wrapped(kind: LogicalType, rules: Rules) -> bool:
+def is_wrapped(kind: LogicalType, rules: ProtobufRules) -> bool:
     """Return True if the values of a field are messages with a value."""
     return rules.wrappers and kind.optional and kind.connect in _SCALARS and kind.name not in _MESSAGES
 
@@ -178,7 +178,7 @@ def is_message(kind: LogicalType) -> bool:
 class _Maker:
     """Builds the messages of one schema. Structs and maps without a name are numbered."""
 
-    rules: Rules
+    rules: ProtobufRules
     imports: list[str] = field(default_factory=list)
     _unnamed: int = 0
 
@@ -200,8 +200,8 @@ class _Maker:
             )
         return name
 
-    def message(self, name: str, schema: LogicalType) -> Message:
-        made = Message(name)
+    def message(self, name: str, schema: LogicalType) -> MessageType:
+        made = MessageType(name)
         for number, part in enumerate(schema.fields, 1):
             made.lines.append(self._line(made, schema, part.type, self.allowed(part.name), number))
         names = [line.name for line in made.lines]
@@ -210,7 +210,7 @@ class _Maker:
             raise _refused(f"two fields with the name {twice} in one message")
         return made
 
-    def _line(self, made: Message, own: LogicalType, kind: LogicalType, name: str, number: int) -> FieldLine:
+    def _line(self, made: MessageType, own: LogicalType, kind: LogicalType, name: str, number: int) -> FieldLine:
         label = ""
         if kind.connect == "array":
             assert kind.items is not None
@@ -236,7 +236,7 @@ class _Maker:
             return FieldLine(label, f"google.protobuf.{wrapper}", name, number, parameters)
         return FieldLine(label, plain, name, number, parameters)
 
-    def _struct(self, made: Message, own: LogicalType, kind: LogicalType, name: str) -> str:
+    def _struct(self, made: MessageType, own: LogicalType, kind: LogicalType, name: str) -> str:
         """Return the name of a struct's message, which is nested in the message that has the field."""
         short = self.allowed(self.named(kind.name).rpartition(".")[2])
         if short == name:
@@ -248,7 +248,7 @@ class _Maker:
             raise _refused(f"two structs with different fields that are both called {short} in one message")
         return short
 
-    def _map(self, made: Message, kind: LogicalType) -> str:
+    def _map(self, made: MessageType, kind: LogicalType) -> str:
         assert kind.items is not None
         short = self.allowed(self.named(kind.name).rpartition(".")[2])
         if "_" in short:
@@ -256,7 +256,7 @@ class _Maker:
         short += "Entry"
         if short in made.inner:
             raise _refused(f"two maps that are both called {short} in one message")
-        entry = Message(short)
+        entry = MessageType(short)
         for number, (name, part) in enumerate((("key", kind.keys or STRING), ("value", kind.items)), 1):
             line = self._line(entry, kind, part, name, number)
             label = "" if line.label == "optional" else line.label

@@ -25,7 +25,7 @@ from tailrace.formats.binary import (
     whole_numbers,
 )
 from tailrace.formats.json.values import values_fragment
-from tailrace.formats.protobuf.schema import DATE, DECIMAL, TIME, Rules, digits, is_message, is_wrapped
+from tailrace.formats.protobuf.schema import DATE, DECIMAL, TIME, ProtobufRules, digits, is_message, is_wrapped
 from tailrace.kernels.buffers import Bytes, Offsets, readonly, text_buffers, valid_flags
 from tailrace.kernels.compiled import kernel
 from tailrace.kernels.programs import Fragment
@@ -62,7 +62,7 @@ class FieldPlace:
         return tag(self.number, SIZED if self.wrapped else wire(self.kind))
 
 
-def place_of(number: int, kind: LogicalType, rules: Rules) -> FieldPlace:
+def place_of(number: int, kind: LogicalType, rules: ProtobufRules) -> FieldPlace:
     """Return the field of a message with this number."""
     keeps = rules.optionals and kind.optional
     return FieldPlace(number, kind, keeps, is_wrapped(kind, rules))
@@ -101,7 +101,7 @@ def zigzag(number: int) -> bytes:
     return varint(number << 1)
 
 
-def writer(place: FieldPlace, rules: Rules) -> Writer:
+def writer(place: FieldPlace, rules: ProtobufRules) -> Writer:
     """Return the encoder of a whole field; it writes nothing for a null, or for a default that is not kept."""
     kind, head = place.kind, place.head
     match kind.connect:
@@ -142,7 +142,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-def _plain(kind: LogicalType, rules: Rules) -> Writer:
+def _plain(kind: LogicalType, rules: ProtobufRules) -> Writer:
     """Return the encoder of a value without its head."""
     match kind.name:
         case _ if not is_message(kind):
@@ -157,7 +157,7 @@ def _plain(kind: LogicalType, rules: Rules) -> Writer:
     return lambda value: sized(_timestamp(value))
 
 
-def _scalar(kind: LogicalType, rules: Rules) -> Writer:
+def _scalar(kind: LogicalType, rules: ProtobufRules) -> Writer:
     match kind.connect:
         case "boolean":
             return lambda value: b"\x01" if value else b"\x00"
@@ -175,7 +175,7 @@ def _scalar(kind: LogicalType, rules: Rules) -> Writer:
     return lambda value: varint(int(value))
 
 
-def _fields(kind: LogicalType, rules: Rules) -> Writer:
+def _fields(kind: LogicalType, rules: ProtobufRules) -> Writer:
     """Return the encoder of the fields of a struct that is not null."""
     parts = [
         (part.name, writer(place_of(number, part.type, rules), rules)) for number, part in enumerate(kind.fields, 1)
@@ -183,7 +183,7 @@ def _fields(kind: LogicalType, rules: Rules) -> Writer:
     return lambda value: b"".join(write(value[name]) for name, write in parts)
 
 
-def _array(place: FieldPlace, rules: Rules) -> Writer:
+def _array(place: FieldPlace, rules: ProtobufRules) -> Writer:
     """Return the encoder of a list: numbers together after one head, other items with a head each."""
     items = place.kind.items
     assert items is not None
@@ -206,7 +206,7 @@ def _array(place: FieldPlace, rules: Rules) -> Writer:
     return write
 
 
-def _map(place: FieldPlace, rules: Rules) -> Writer:
+def _map(place: FieldPlace, rules: ProtobufRules) -> Writer:
     """Return the encoder of a map: a message of key and value for each entry."""
     kind = place.kind
     assert kind.items is not None
@@ -495,7 +495,7 @@ def decimals(
 _ALL = readonly(np.zeros(0, np.bool_))
 
 
-def array_piece(values: pa.Array, place: FieldPlace, rules: Rules) -> Fragment:
+def array_piece(values: pa.Array, place: FieldPlace, rules: ProtobufRules) -> Fragment:
     """Return the pieces of an array of any type that holds values of the field's schema."""
     kind = place.kind
     if is_message(kind) or not takes_arrow(kind, values.type):
@@ -514,7 +514,7 @@ def array_piece(values: pa.Array, place: FieldPlace, rules: Rules) -> Fragment:
     return _piece(place, count, len(numbers) + 2 * count, lambda *to: fixed(numbers, width, valid, *to))
 
 
-def json_piece(written: Fragment, place: FieldPlace, rules: Rules) -> Fragment:
+def json_piece(written: Fragment, place: FieldPlace, rules: ProtobufRules) -> Fragment:
     """Return the pieces of a column that is JSON already."""
     count, data, bounds = len(written.offsets) - 1, written.data, written.offsets
     kind = place.kind

@@ -41,7 +41,7 @@ class _TextDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class TextEncoding:
     """See formats.base.Encoding. `shown` returns the text of a value; texts stay unchanged. `charset` encodes it."""
 
     shown: Callable[[Any, LogicalType], str]
@@ -113,7 +113,7 @@ class Texts:
 class _TextBlock:
     """See formats.base.Block."""
 
-    def __init__(self, columns: Columns, encoding: Texts) -> None:
+    def __init__(self, columns: Columns, encoding: TextEncoding) -> None:
         self._encoding = encoding
         self._json, self._assembled = JSON.block(columns), _Assembled(columns)
 
@@ -155,5 +155,5 @@ def _without_defaults(node: Node) -> Node:
     return node
 
 
-STRING = Texts(to_string, "StringConverter")
-SIMPLE = Texts(in_header, "SimpleHeaderConverter")
+STRING = TextEncoding(to_string, "StringConverter")
+SIMPLE = TextEncoding(in_header, "SimpleHeaderConverter")

@@ -21,7 +21,7 @@ _OTHERS = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
+class NumberedRows:
     """The numbers of the events of a run.
 
     `total` is the number of each row's first event in its transaction, `table` that in its table. `counts` are those
@@ -57,7 +57,7 @@ class Numbering:
         transactions: int,
         ends: Sequence[int],
         carried: Mapping[str, int],
-    ) -> Numbered:
+    ) -> NumberedRows:
         """Number the changes of a run, and count the events of the transactions that end in it.
 
         `op` and `version` are as in RowRun, `key_changes` the updates that become a delete and a create.
@@ -79,7 +79,7 @@ class Numbering:
         by_table[table == len(known)] = 1
         names = [*known, _OTHERS]
         counts, still_open = self._count(transaction, table, weight, names, transactions, ends, carried)
-        return Numbered(total, by_table, counts, still_open)
+        return NumberedRows(total, by_table, counts, still_open)
 
     def _count(
         self,

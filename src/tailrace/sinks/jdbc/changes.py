@@ -227,7 +227,7 @@ _NAMED = {
 _SCHEMA, _PAYLOAD = b'{"schema":', b',"payload":'
 
 
-class Unreadable(Exception):
+class UnreadableRecord(Exception):
     """A record from which no row can be read. The text, the reason, holds no data."""
 
 
@@ -260,7 +260,7 @@ class Reader:
         self._known: dict[str, tuple[bytes, Mapping[str, Any]]] = {}
 
     def read(self, data: bytes, where: str) -> Parsed:
-        """Parse a document. `where` names a topic or a topic's keys, which share a schema. Raises Unreadable."""
+        """Parse a document. `where` names a topic or a topic's keys, which share a schema. Raises UnreadableRecord."""
         start, schema = self._known.get(where, (b"", {}))
         if not start or not data.startswith(start):
             start, schema = self._begin(data)
@@ -268,34 +268,34 @@ class Reader:
         try:
             return Parsed(schema, json.loads(data[len(start) : -1], parse_float=str))
         except ValueError:
-            raise Unreadable("it is not JSON") from None
+            raise UnreadableRecord("it is not JSON") from None
 
     def _begin(self, data: bytes) -> tuple[bytes, Mapping[str, Any]]:
         """Return the bytes before the payload, and the schema in them."""
         if not data.startswith(_SCHEMA):
-            raise Unreadable("it has no schema")
+            raise UnreadableRecord("it has no schema")
         try:
             text = data.decode()
             schema, end = json.JSONDecoder().raw_decode(text, len(_SCHEMA))
         except ValueError:
-            raise Unreadable("it is not JSON") from None
+            raise UnreadableRecord("it is not JSON") from None
         start = text[:end].encode() + _PAYLOAD
         if not isinstance(schema, dict) or not data.startswith(start):
-            raise Unreadable("it has no schema")
+            raise UnreadableRecord("it has no schema")
         return start, schema
 
 
 def header_payload(data: bytes) -> Any:
-    """Return the value of a header in JSON with or without a schema. Raises Unreadable."""
+    """Return the value of a header in JSON with or without a schema. Raises UnreadableRecord."""
     try:
         found = json.loads(data, parse_float=str)
     except ValueError:
-        raise Unreadable("a header is not JSON") from None
+        raise UnreadableRecord("a header is not JSON") from None
     return found["payload"] if isinstance(found, dict) and found.keys() == {"schema", "payload"} else found
 
 
 def cells(schema: Mapping[str, Any], payload: Mapping[str, Any]) -> list[Cell]:
-    """Return the columns of a struct in order. Raises Unreadable for a field that cannot be written."""
+    """Return the columns of a struct in order. Raises UnreadableRecord for a field that cannot be written."""
     found = []
     for field in schema.get("fields") or ():
         name = field["field"]
@@ -304,9 +304,9 @@ def cells(schema: Mapping[str, Any], payload: Mapping[str, Any]) -> list[Cell]:
             value = payload.get(name)
             text = None if value is None else kind.text(value)
         except Unsupported as reason:
-            raise Unreadable(f"its field {name} is {reason}, which the sink does not write") from None
+            raise UnreadableRecord(f"its field {name} is {reason}, which the sink does not write") from None
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise Unreadable(f"its field {name} has a value that its schema does not allow") from None
+            raise UnreadableRecord(f"its field {name} has a value that its schema does not allow") from None
         found.append(Cell(name, kind, text, not field.get("optional", False)))
     return found
 

@@ -31,7 +31,7 @@ _KEEP = (
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class BatchPlace:
     """A place in a batch: the number of records before it, and how many of these are changes, not snapshot rows.
 
     A replayed batch has the same changes, but may have other snapshot rows.
@@ -69,16 +69,16 @@ class BatchProgress:
         connection.commit()
         self.is_kept = True
 
-    def begin(self, connection: psycopg.Connection[Any], query: str, batch: int) -> Place | None:
+    def begin(self, connection: psycopg.Connection[Any], query: str, batch: int) -> BatchPlace | None:
         """Begin a batch. Return the place up to which it is in the database; None if nothing of it is."""
         self._query, self._batch = query, batch
         if not self.is_kept:
             return None
         row = connection.execute(_FIND, [query]).fetchone()
         connection.commit()
-        return Place(row[1], row[2]) if row and row[0] == batch else None
+        return BatchPlace(row[1], row[2]) if row and row[0] == batch else None
 
-    def keep(self, cursor: psycopg.Cursor[Any], place: Place) -> None:
+    def keep(self, cursor: psycopg.Cursor[Any], place: BatchPlace) -> None:
         """Record, in the transaction that writes them, that the records up to `place` are written."""
         if self.is_kept:
             cursor.execute(_KEEP, [self._query, self._batch, place.records, place.changes])

@@ -17,9 +17,18 @@ from tailrace.process import reachability
 from tailrace.process.installation import pip_install
 from tailrace.sinks.base import Settings
 from tailrace.sinks.jdbc import tables
-from tailrace.sinks.jdbc.changes import Cell, Parsed, Reader, Unreadable, cells, header_payload, part, placeholders
-from tailrace.sinks.jdbc.done import MADE, NAME, BatchProgress, Place
-from tailrace.sinks.jdbc.tables import Name, Tables
+from tailrace.sinks.jdbc.changes import (
+    Cell,
+    Parsed,
+    Reader,
+    UnreadableRecord,
+    cells,
+    header_payload,
+    part,
+    placeholders,
+)
+from tailrace.sinks.jdbc.done import MADE, NAME, BatchPlace, BatchProgress
+from tailrace.sinks.jdbc.tables import Name, TableCache
 from tailrace.sinks.jdbc.url import libpq
 from tailrace.sinks.jdbc.writing import Planned, RowStatement, StatementWriter
 from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, log
@@ -85,7 +94,7 @@ class JdbcSink(OneWriter):
         self._keys = settings.word("primary.key.mode", "none", modes)
         self._key_fields = settings.listed("primary.key.fields")
         self._deletes, self._truncates = settings.boolean("delete.enabled"), settings.boolean("truncate.enabled")
-        self._tables = Tables(settings.word("schema.evolution", "none", ("none", "basic")) == "basic")
+        self._tables = TableCache(settings.word("schema.evolution", "none", ("none", "basic")) == "basic")
         self._format = settings.text("collection.name.format", settings.text("table.name.format", "${topic}"))
         # A dot outside of ${...} separates schema and table.
         self._parts = re.split(r"\.(?![^{]*})", self._format)
@@ -102,7 +111,7 @@ class JdbcSink(OneWriter):
         self._connection: psycopg.Connection[Any] | None = None
         self._done = BatchProgress()
         # The place reached in the current batch, and the place up to which it was in the database when it began.
-        self._place, self._before = Place(), Place()
+        self._place, self._before = BatchPlace(), BatchPlace()
         self._writing = StatementWriter(self._tables, self._done)
         self._told: set[tuple[Name, str]] = set()
         # what the source calls each table, by its name as the server keeps it
@@ -223,31 +232,31 @@ class JdbcSink(OneWriter):
 
     def deliver(self, records: Sequence[Record], first: int) -> None:
         if first == 0:
-            self._place, self._before = Place(), self._reached()
+            self._place, self._before = BatchPlace(), self._reached()
         planned: list[Planned] = []
         for record in records:
-            self._place = Place(self._place.records + 1, self._place.changes + (record["op"] != "r"))
+            self._place = BatchPlace(self._place.records + 1, self._place.changes + (record["op"] != "r"))
             # A replay reads snapshot rows anew, and the changes after them must be written again. So records are
             # skipped only if all records so far were changes.
             if self._before.records == self._before.changes >= self._place.records:
                 continue
             try:
                 change = self._read(record)
-            except Unreadable as reason:
+            except UnreadableRecord as reason:
                 self.refuse(record, str(reason))
             else:
                 if change is not None:
                     planned.append((record, change, self._place))
         self._deliver(planned)
 
-    def _reached(self) -> Place:
+    def _reached(self) -> BatchPlace:
         """Return the place up to which the current batch is in the database."""
         import psycopg
 
         tries = 0
         while True:
             try:
-                return self._done.begin(self._opened(), self.query_name(), self._number) or Place()
+                return self._done.begin(self._opened(), self.query_name(), self._number) or BatchPlace()
             except psycopg.Error as error:
                 self._wait_out(error, tries)
             tries += 1
@@ -302,10 +311,10 @@ class JdbcSink(OneWriter):
                 self._deliver([one])
 
     def _read(self, record: Record) -> RowStatement | None:
-        """Return the statement for a record; None if it changes nothing. Raises Unreadable."""
+        """Return the statement for a record; None if it changes nothing. Raises UnreadableRecord."""
         topic = record["topic"]
         if record["op"] == _QUARANTINE:
-            raise Unreadable("it is a change that could not become an event")
+            raise UnreadableRecord("it is a change that could not become an event")
         value = None if record["value"] is None else self._reader.read(bytes(record["value"]), topic)
         if value is None or value.payload is None:
             return self._deletion(record, None)
@@ -347,7 +356,7 @@ class JdbcSink(OneWriter):
 
     def _row(self, record: Record, value: Parsed, schema: Mapping[str, Any], row: Any) -> RowStatement | None:
         if not isinstance(row, dict):
-            raise Unreadable("its row is not a struct")
+            raise UnreadableRecord("its row is not a struct")
         table = self._table(record["topic"], value)
         every = cells(schema, row)
         found = [self._named(cell) for cell in every if self._shows(record["topic"], cell.name)]
@@ -360,7 +369,7 @@ class JdbcSink(OneWriter):
         unknown = tuple(cell.name for cell in others if cell.text in self._hidden)
         if unknown and self._other_key(record, OLD_KEY) is not None and (self._mode == "insert" or not self._deletes):
             needed = "insert.mode = upsert" if self._mode == "insert" else "delete.enabled = true"
-            raise Unreadable(f"its key has changed, and only the old row has {unknown[0]}: that needs {needed}")
+            raise UnreadableRecord(f"its key has changed, and only the old row has {unknown[0]}: that needs {needed}")
         if self._mode == "update":
             return RowStatement(table, tables.update(table, key, told), key, others, left_out=out) if told else None
         # True for a row that the batch may already have inserted before a crash; a plain insert would conflict with it.
@@ -384,7 +393,7 @@ class JdbcSink(OneWriter):
                     payload = header_payload(bytes(one["value"]))
                     key = self._reader.read(bytes(record["key"]), f"{record['topic']}\0key")
                     return self._whole(self._of_the_key(replace(key, payload=payload)))
-                except Unreadable:
+                except UnreadableRecord:
                     return None
         return None
 
@@ -396,27 +405,28 @@ class JdbcSink(OneWriter):
             found = list(row or ())
         else:
             if record["key"] is None:
-                raise Unreadable("it has no key")
+                raise UnreadableRecord("it has no key")
             key = self._reader.read(bytes(record["key"]), f"{record['topic']}\0key")
             found = self._of_the_key(key)
         return self._whole(found)
 
     def _whole(self, found: Sequence[Cell]) -> list[Cell]:
-        """Return the key's columns among those found. Raises Unreadable if a column is missing or has no value."""
+        """Return the key's columns among those found. Raises UnreadableRecord if a column is missing or has no
+        value."""
         if self._key_fields:
             wanted = [self._folded(name) for name in self._key_fields]
             found = [cell for cell in found if cell.name in wanted]
             if len(found) < len(wanted):
-                raise Unreadable("it lacks a field of primary.key.fields")
+                raise UnreadableRecord("it lacks a field of primary.key.fields")
         if not found or any(cell.text is None for cell in found):
-            raise Unreadable("its key has no value")
+            raise UnreadableRecord("its key has no value")
         return [replace(cell, required=True) for cell in found]
 
     def _of_the_key(self, key: Parsed) -> list[Cell]:
         if key.schema.get("type") == "struct":
             return [self._named(cell) for cell in cells(key.schema, key.payload or {})]
         if len(self._key_fields) != 1:
-            raise Unreadable("its key is not a struct, and primary.key.fields does not name its column")
+            raise UnreadableRecord("its key is not a struct, and primary.key.fields does not name its column")
         schema = {"fields": [{**key.schema, "field": self._key_fields[0]}]}
         return [self._named(cell) for cell in cells(schema, {self._key_fields[0]: key.payload})]
 
@@ -434,7 +444,7 @@ class JdbcSink(OneWriter):
                 source = (value.payload.get("source") if value is not None else None) or {}
                 field = source.get(found[1].removeprefix("source."))
                 if field is None:
-                    raise Unreadable(f"it has no {found[1]}, which collection.name.format names")
+                    raise UnreadableRecord(f"it has no {found[1]}, which collection.name.format names")
                 text = str(field)
             named.append(text)
             return text.replace(".", "_")

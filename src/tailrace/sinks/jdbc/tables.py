@@ -49,7 +49,7 @@ class _TargetColumn:
     has_default: bool
 
 
-class Tables:
+class TableCache:
     """A cache of the tables' columns. If `evolves`, missing tables and columns are created.
 
     A table that no longer matches its source causes a warning, once for each way in which a column differs: Debezium's

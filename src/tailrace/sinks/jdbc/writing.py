@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.sinks.jdbc import tables
 from tailrace.sinks.jdbc.changes import Cell
-from tailrace.sinks.jdbc.done import BatchProgress, Place
-from tailrace.sinks.jdbc.tables import Name, Statement, Tables
+from tailrace.sinks.jdbc.done import BatchPlace, BatchProgress
+from tailrace.sinks.jdbc.tables import Name, Statement, TableCache
 from tailrace.sinks.writer import Record
 
 if TYPE_CHECKING:
@@ -39,14 +39,14 @@ class RowStatement:
     left_out: tuple[str, ...] = ()
 
 
-Planned = tuple[Record, RowStatement, Place]
+Planned = tuple[Record, RowStatement, BatchPlace]
 """A record, its statement, and the place after it in its batch."""
 
 
 class StatementWriter:
     """A writer of planned statements, which records the progress with them."""
 
-    def __init__(self, known: Tables, done: BatchProgress) -> None:
+    def __init__(self, known: TableCache, done: BatchProgress) -> None:
         self._tables, self._done = known, done
         self._told: set[Name] = set()
 

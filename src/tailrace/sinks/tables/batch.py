@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tailrace.columns.blocks import BLOCK, Form, Head, Place
+from tailrace.columns.blocks import BLOCK, BlockForm, Head, Place
 from tailrace.sinks.tables.frames import is_here
 from tailrace.sinks.tables.rows import BlockOpening, RowReduction, SeparateOpening, places_of, row_schema
 from tailrace.sinks.tables.statements import literal
@@ -37,15 +37,15 @@ class TableBatch:
     heads: Sequence[Head]
     frame: DataFrame
     size: int
-    into: Form | None = None
+    into: BlockForm | None = None
 
     @property
-    def form(self) -> Form:
+    def form(self) -> BlockForm:
         """The form of the target table's columns; before it is known, the source's newest form."""
         return self.forms[-1][0] if self.into is None else self.into
 
     @property
-    def forms(self) -> list[tuple[Form, Place]]:
+    def forms(self) -> list[tuple[BlockForm, Place]]:
         """The forms of the source's table in log order, each with the place of its first change."""
         ordered = sorted(self.heads, key=lambda head: (head.first, head.last))
         runs = groupby(ordered, key=lambda head: head.form)
@@ -155,7 +155,7 @@ class TableBatch:
         return rows.coalesce(tasks) if is_here() else rows.repartition(tasks)
 
 
-def with_values(into: Form, forms: Sequence[tuple[Form, Place]]) -> Form:
+def with_values(into: BlockForm, forms: Sequence[tuple[BlockForm, Place]]) -> BlockForm:
     """Return `into` with the values that rows older than a column have in it, from the newest of `forms`.
 
     They also apply to rows that stand before the alteration in the same batch.
@@ -167,11 +167,11 @@ def with_values(into: Form, forms: Sequence[tuple[Form, Place]]) -> Form:
     return replace(into, values=tuple(sorted(found.items()))) if found else into
 
 
-def _key(form: Form) -> frozenset[int | str]:
+def _key(form: BlockForm) -> frozenset[int | str]:
     return frozenset(form.number(place) or form.names[place] for place in form.key)
 
 
-def _declared(form: Form, columns: tuple[str, ...] = ()) -> Any:
+def _declared(form: BlockForm, columns: tuple[str, ...] = ()) -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema = row_schema(form)

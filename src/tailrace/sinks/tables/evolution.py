@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tailrace.columns.blocks import Form, Place
+from tailrace.columns.blocks import BlockForm, Place
 from tailrace.sinks.tables import statements
 
 EVOLVE, IGNORE, STOP = "evolve", "ignore", "stop"
@@ -103,19 +103,19 @@ class HeldTable:
         return cls(columns, tuple(told["key"]), told["relation"], (told["since"][0], told["since"][1]), shards)
 
     @classmethod
-    def first(cls, form: Form, since: Place) -> HeldTable:
+    def first(cls, form: BlockForm, since: Place) -> HeldTable:
         """Return the record of a table that is created for `form`."""
         columns = tuple(HeldColumn(form.number(place), name, name) for place, name in enumerate(form.names))
         key = tuple(form.names[place] for place in form.key)
         return cls(columns, key, form.relation, since).with_shard(form)
 
-    def with_shard(self, form: Form) -> HeldTable:
+    def with_shard(self, form: BlockForm) -> HeldTable:
         """Return the record with the columns of the form's shard, if it has one."""
         if not form.shard:
             return self
         return replace(self, shards=tuple(sorted((dict(self.shards) | {form.shard: form.names}).items())))
 
-    def matching(self, form: Form) -> list[HeldColumn | None]:
+    def matching(self, form: BlockForm) -> list[HeldColumn | None]:
         """Return the record of each column of a form, by number, else by name; None for a column that is new.
 
         A record that one column matches by number is not matched by name: the column was renamed.
@@ -185,7 +185,7 @@ class Alteration:
     def __init__(
         self,
         record: HeldTable,
-        form: Form,
+        form: BlockForm,
         since: Place,
         types: Mapping[str, str],
         policies: Policies,

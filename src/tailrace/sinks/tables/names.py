@@ -40,7 +40,7 @@ Known = dict[str, tuple[str, Table, bool]]
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class TableNames:
     """The rules for a table's directory (`folder`), its name in Spark's catalog (`catalog`, "" for none), and the
     routing of several tables of the source into one."""
 
@@ -49,7 +49,7 @@ class Names:
     routing: Routing | None
 
     @classmethod
-    def of(cls, given: Settings) -> Names:
+    def of(cls, given: Settings) -> TableNames:
         """Read the options. Raises SinkError."""
         made = {"table.name.format": "${schema}.${table}", "catalog.name.format": ""}
         for name, default in made.items():

@@ -48,7 +48,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class BatchEnd:
     """The end of a batch: the place of its last change, and the newest commit time."""
 
     batch: int
@@ -57,7 +57,7 @@ class Moment:
     at: datetime
 
     @classmethod
-    def of(cls, number: int, rows: Sequence[Any]) -> Moment | None:
+    def of(cls, number: int, rows: Sequence[Any]) -> BatchEnd | None:
         """Return the end of a batch with these blocks; None without blocks."""
         if not rows:
             return None
@@ -120,7 +120,7 @@ class Positions:
                 self._format.table(spark.newSession(), self.path).announce((), {AGAIN: position})
                 self.until = position
 
-    def add(self, spark: SparkSession, moment: Moment, whole: bool, versions: Mapping[str, int]) -> None:
+    def add(self, spark: SparkSession, moment: BatchEnd, whole: bool, versions: Mapping[str, int]) -> None:
         """Add the row of a batch, once. `versions` are the versions of the tables that the batch has written."""
         assert self._versions is not None
         session = self._own(spark)

@@ -18,7 +18,7 @@ from tailrace.sinks.tables import replay, statements
 from tailrace.sinks.tables.formats.base import Columns, StoredTable, TableFormat, WriteId, told
 from tailrace.sinks.tables.formats.detection import FORMATS, found_at
 from tailrace.sinks.tables.modes import CHANGE
-from tailrace.sinks.tables.positions import COLUMNS, NAME, Moment, Positions, whole_moments
+from tailrace.sinks.tables.positions import COLUMNS, NAME, BatchEnd, Positions, whole_moments
 from tailrace.sinks.tables.replay import ReplayedForm
 from tailrace.sinks.tables.statements import KEPT, literal
 from tailrace.sinks.tables.target import DELETES, KEY, MODE, PIPELINE, metadata
@@ -211,11 +211,11 @@ def _logged(spark: SparkSession, source: str, name: str, version: int) -> _Logge
     return _Logged(name, stored.rows(version), told, renamed)
 
 
-def _until(tables: Sequence[_Logged], moments: tuple[Any, Any], at: str | datetime | None) -> tuple[str, Moment]:
+def _until(tables: Sequence[_Logged], moments: tuple[Any, Any], at: str | datetime | None) -> tuple[str, BatchEnd]:
     """Return an SQL condition for the changes up to `at`, and the moment of the last of them."""
     first, newest = moments
     if at is None:
-        return "true", Moment(newest["batch"], newest["position"], newest["ordinal"], newest["committed_at"])
+        return "true", BatchEnd(newest["batch"], newest["position"], newest["ordinal"], newest["committed_at"])
     lowest = first["position"]
     if isinstance(at, str):
         until, known = f"__position <= {literal(at)}", lowest <= at <= newest["position"]
@@ -239,7 +239,7 @@ def _until(tables: Sequence[_Logged], moments: tuple[Any, Any], at: str | dateti
     ]
     position, ordinal = max(tuple(row["place"]) for row in last if row["place"] is not None)
     time = max(row["at"] for row in last if row["at"] is not None)
-    return until, Moment(newest["batch"], position, ordinal, time)
+    return until, BatchEnd(newest["batch"], position, ordinal, time)
 
 
 def _demand_rebuilt(spark: SparkSession, place: str) -> None:

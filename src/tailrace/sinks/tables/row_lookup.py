@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tailrace.columns.blocks import FIXED, Form
+from tailrace.columns.blocks import FIXED, BlockForm
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.batch import TableBatch
 from tailrace.sinks.tables.formats.base import StoredTable, WriteId
@@ -124,7 +124,7 @@ class ValueFilling:
     """A function that fills missing values from the source's table in its present state, and leaves out rows that the
     table no longer has. Worker."""
 
-    form: Form
+    form: BlockForm
     table: PresentTable
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -154,7 +154,7 @@ def _by_missing(batch: pa.RecordBatch) -> dict[tuple[int, ...], list[int]]:
     return found
 
 
-def _declared(form: Form) -> Any:
+def _declared(form: BlockForm) -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(row_schema(form), prefer_timestamp_ntz=True)

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.columns.blocks import FIXED, Form, Head, Place, read
+from tailrace.columns.blocks import FIXED, BlockForm, Head, Place, read
 from tailrace.columns.reduction import NONE, Flags, Int64s, before, flagged, groups, lasts, listed, roots, sources
 
 _SINCE = pa.field("since", pa.string())
 
 
-def row_schema(target: Form) -> pa.Schema:
+def row_schema(target: BlockForm) -> pa.Schema:
     """Return the schema of opened rows of a table."""
     schema = target.schema
     return pa.schema([*FIXED, _SINCE, *list(schema)[len(FIXED) :]])
@@ -34,7 +34,7 @@ def place_text(place: Place) -> str:
 class BlockOpening:
     """A function that opens blocks, given as rows with `key` and `value`, into rows with the columns of `target`."""
 
-    target: Form
+    target: BlockForm
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in self.blocks(batches):
@@ -67,7 +67,7 @@ class BlockOpening:
                 columns[f"c{index}"] = _as(rows[f"c{source}"], kind)
         return pa.table([columns[name] for name in schema.names], schema=schema)
 
-    def _origin(self, form: Form, origin: pa.StructArray, places: Sequence[int]) -> pa.Array:
+    def _origin(self, form: BlockForm, origin: pa.StructArray, places: Sequence[int]) -> pa.Array:
         """Return the previous keys of rows in the form of the table's key.
 
         They are null if the table's key has other columns. That happens only in the mode log, which does not read them.
@@ -81,7 +81,7 @@ class BlockOpening:
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=origin.is_null())
 
 
-def places_of(form: Form, target: Form) -> tuple[int, ...]:
+def places_of(form: BlockForm, target: BlockForm) -> tuple[int, ...]:
     """Return the index in `form` of each column of `target`, -1 if it is not there.
 
     Columns are compared by number, or by name if one of the two forms has no numbers.
@@ -104,7 +104,7 @@ def _renumbered(missing: pa.ListArray, count: int, places: Sequence[int]) -> pa.
 
 
 def _constant(text: str | None, kind: pa.DataType, count: int) -> pa.Array:
-    """Return an array of `count` equal values. `text` is the value's text in `Form.values`, or None for null."""
+    """Return an array of `count` equal values. `text` is the value's text in `BlockForm.values`, or None for null."""
     if text is None:
         return pa.nulls(count, kind)
     value = pa.array([int(text)]) if pa.types.is_timestamp(kind) and kind.tz is not None else pa.array([text])
@@ -128,7 +128,7 @@ class RowReduction:
     With `keeps_deletes`, deleted rows keep their values, too.
     """
 
-    target: Form
+    target: BlockForm
     keeps_deletes: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -145,7 +145,7 @@ class SeparateOpening:
     No other partition may have rows of the same keys. `keeps_deletes` is as in RowReduction.
     """
 
-    target: Form
+    target: BlockForm
     keeps_deletes: bool = False
     columns: tuple[str, ...] = ()
 
@@ -170,7 +170,7 @@ class SeparateOpening:
         return len(np.unique(group)) == len(group)
 
 
-def gathered(batches: Iterator[pa.RecordBatch], target: Form) -> pa.Table:
+def gathered(batches: Iterator[pa.RecordBatch], target: BlockForm) -> pa.Table:
     """Return all rows of a partition in the declared schema. After a filter, Spark marks nullable columns not null."""
     schema = row_schema(target)
 
@@ -182,7 +182,7 @@ def gathered(batches: Iterator[pa.RecordBatch], target: Form) -> pa.Table:
     return pa.Table.from_batches(map(as_declared, batches), schema).combine_chunks()
 
 
-def reduced(rows: pa.Table, target: Form, keeps_deletes: bool = False) -> pa.Table:
+def reduced(rows: pa.Table, target: BlockForm, keeps_deletes: bool = False) -> pa.Table:
     """Return the last row of each key. The rows must be in log order; `keeps_deletes` is as in RowReduction."""
     keys = [rows[f"c{index}"].combine_chunks() for index in target.key]
     group = groups(keys)
@@ -207,7 +207,7 @@ def reduced(rows: pa.Table, target: Form, keeps_deletes: bool = False) -> pa.Tab
 
 
 def missed(
-    rows: pa.Table, target: Form, previous: Int64s, keeps_deletes: bool = False
+    rows: pa.Table, target: BlockForm, previous: Int64s, keeps_deletes: bool = False
 ) -> tuple[Flags, Flags, dict[int, Int64s]]:
     """Return the columns that rows miss, those of them that no earlier row has, and where the values are.
 

@@ -31,8 +31,8 @@ from tailrace.sinks.tables.formats.delta import Delta
 from tailrace.sinks.tables.formats.detection import FORMATS
 from tailrace.sinks.tables.frames import computed, is_here
 from tailrace.sinks.tables.modes import History, Latest, Log, TableInMode
-from tailrace.sinks.tables.names import OPTIONS, Known, Names, absolute
-from tailrace.sinks.tables.positions import NAME, Moment, Positions
+from tailrace.sinks.tables.names import OPTIONS, Known, TableNames, absolute
+from tailrace.sinks.tables.positions import NAME, BatchEnd, Positions
 from tailrace.sinks.tables.rebuild import demand_sound
 from tailrace.sinks.tables.row_lookup import RowLookup
 from tailrace.sinks.tables.statements import unknown_column
@@ -110,7 +110,7 @@ class TablesSink(Sink):
         self._describe: Describe | None = None
         self.can_read_again = False
         self._gathers, self._lie_in_plan = False, False
-        self.names = Names.of(given)
+        self.names = TableNames.of(given)
         if self.names.catalog and self.format.name != Delta.name:
             raise given.wrong("catalog.name.format", f"is only for the format {Delta.name}")
         if self.unknown == "reselect" and self.mode != "latest":
@@ -294,7 +294,7 @@ class Writer:
             of = head.database, head.schema, head.table
             heads.setdefault(of, []).append(head)
             sizes[of] += row["size"] or 0
-        moment = Moment.of(number, told)
+        moment = BatchEnd.of(number, told)
         if moment is not None:
             parts = [TableBatch(number, of, tuple(found), kept, sizes[of]) for of, found in heads.items()]
             versions = self._write(parts)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tailrace.columns.blocks import Form
+from tailrace.columns.blocks import BlockForm
 
 _SPECIAL = re.compile(r"[ ,;{}()\n\t=]")
 _ESCAPED = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|%`\'$#\[\]{}^~&]|^[._]')
@@ -36,7 +36,7 @@ def literal(text: str) -> str:
 
 
 def constant(kind: str, text: str) -> str:
-    """Return a value of an SQL type as SQL. `text` is its text in `Form.values`."""
+    """Return a value of an SQL type as SQL. `text` is its text in `BlockForm.values`."""
     if kind == "timestamp":
         return f"timestamp_micros({int(text)})"
     return f"cast({literal(text)} as {kind})"
@@ -231,7 +231,7 @@ class ReducedBatch:
     the table has: `stop` or `null`.
     """
 
-    form: Form
+    form: BlockForm
     view: str
     missing: bool = False
     keeps_deletes: bool = False
@@ -292,7 +292,7 @@ def unknown_column(text: str) -> str | None:
     return None if found is None else found["column"]
 
 
-def moved(table: str, form: Form, view: str, unknown: str = "null", doubtful: bool = False) -> str:
+def moved(table: str, form: BlockForm, view: str, unknown: str = "null", doubtful: bool = False) -> str:
     """Return the query that fills missing values of rows whose key has changed from the table's row of the old key.
 
     Unless `unknown` is `null`, the query raises an error if the table has no such row. With `doubtful` the table's row

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from tailrace.columns.blocks import Form, Place
+from tailrace.columns.blocks import BlockForm, Place
 from tailrace.errors import SinkError
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.evolution import (
@@ -20,7 +20,7 @@ from tailrace.sinks.tables.evolution import (
     UnfollowedAlteration,
     demand_names,
 )
-from tailrace.sinks.tables.formats.base import Columns, Commit, StoredTable, TableFormat, told
+from tailrace.sinks.tables.formats.base import Columns, StoredTable, TableCommit, TableFormat, told
 from tailrace.sinks.tables.formats.delta import Delta
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Target:
         self.stored, self.source, self.owner, self.own = stored, source, owner, own
         self._columns: dict[str, DataType] = {}
         self._record: HeldTable | None = None
-        self._seen: Form | None = None
+        self._seen: BlockForm | None = None
         self._written: str | None = None
         self._newest = -1
         self.run = uuid4().hex
@@ -75,7 +75,7 @@ class Target:
                 "Restore it, or begin anew with another path and another checkpoint.",
             )
 
-    def prepare(self, forms: Sequence[tuple[Form, Place]]) -> Form:
+    def prepare(self, forms: Sequence[tuple[BlockForm, Place]]) -> BlockForm:
         """Create the table, or alter it to follow `forms`, each given with the place of its first change.
 
         Return the form of the table's columns. Raises SinkError if the table belongs to another pipeline, if it cannot
@@ -100,7 +100,7 @@ class Target:
             raise self._stop(UnfollowedAlteration("the log is read again from before its key was altered"))
         return self._form(self._record)
 
-    def is_beyond(self, forms: Sequence[tuple[Form, Place]], number: int) -> bool:
+    def is_beyond(self, forms: Sequence[tuple[BlockForm, Place]], number: int) -> bool:
         """Return True if the batch `number` has already begun an alteration that follows these forms.
 
         The part of the batch before the alteration is then in the table.
@@ -137,7 +137,7 @@ class Target:
                     break
         return self._written
 
-    def _last(self) -> tuple[list[Commit], bool]:
+    def _last(self) -> tuple[list[TableCommit], bool]:
         """Return the last commits, back to one that has changed rows, and True if these are all commits."""
         for limit in (1, _COMMITS, 50 * _COMMITS):
             commits = self.stored.commits(limit)
@@ -174,7 +174,7 @@ class Target:
         without one, the newest version. Raises SinkError if another process has written the batch under this
         pipeline's id; then this process has written nothing.
         """
-        commits: Sequence[Commit] = ()
+        commits: Sequence[TableCommit] = ()
         for limit in (1, _COMMITS):
             commits = self.stored.commits(limit)
             for commit in commits:
@@ -218,7 +218,7 @@ class Target:
         deletes = "true" if self.owner.keeps_deletes else "false"
         return {PIPELINE: self.owner.pipeline, SOURCE: self.source, MODE: self.owner.mode, DELETES: deletes}
 
-    def _make(self, form: Form, since: Place) -> HeldTable:
+    def _make(self, form: BlockForm, since: Place) -> HeldTable:
         try:
             demand_names(form.names, [name for name, _ in self.own])
         except UnfollowedAlteration as error:
@@ -230,7 +230,7 @@ class Target:
         self._columns, self._written = self.stored.columns(), ""
         return record
 
-    def _alter(self, record: HeldTable, form: Form, since: Place) -> None:
+    def _alter(self, record: HeldTable, form: BlockForm, since: Place) -> None:
         """Alter the table from its record to a form, unless it already has this form."""
         try:
             own = [name for name, _ in self.own]
@@ -269,13 +269,13 @@ class Target:
             why = f"its key is now {', '.join(key)}, and rows of the table have null or equal values there"
             raise self._stop(UnfollowedAlteration(why))
 
-    def _form(self, record: HeldTable) -> Form:
+    def _form(self, record: HeldTable) -> BlockForm:
         """Return the form of the source's columns that the table has."""
         from pyspark.sql.pandas.types import to_arrow_type
 
         held = [held for held in record.columns if held.name]
         names = [one.name for one in held]
-        return Form(
+        return BlockForm(
             tuple(names),
             tuple(to_arrow_type(self._columns[name], timezone="UTC") for name in names),
             tuple(names.index(name) for name in record.key),

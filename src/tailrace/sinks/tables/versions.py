@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.columns.blocks import Form
+from tailrace.columns.blocks import BlockForm
 from tailrace.columns.reduction import NONE, Flags, Int64s, before, flagged, groups, listed, roots
 from tailrace.sinks.tables.rows import former, gathered, link, missed, row_schema
 from tailrace.sinks.tables.statements import UNKNOWN, Clause, Merge, literal, quoted, told_apart, type_of
@@ -40,7 +40,7 @@ VALIDITY = (
 """The columns of a version besides the columns of its row. The last three are null for the current version."""
 
 
-def version_schema(target: Form) -> pa.Schema:
+def version_schema(target: BlockForm) -> pa.Schema:
     """Return the schema of rows with their ends."""
     return pa.schema([*row_schema(target), *_UNTIL])
 
@@ -53,7 +53,7 @@ class VersionEnds:
     `hashes` as the last columns.
     """
 
-    target: Form
+    target: BlockForm
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         alike: list[pa.Array] = []
@@ -81,7 +81,7 @@ class VersionColumns:
     hashes: pa.Array
 
 
-def lasting(rows: pa.Table, target: Form, known: VersionColumns) -> pa.Table:
+def lasting(rows: pa.Table, target: BlockForm, known: VersionColumns) -> pa.Table:
     """Return rows with their ends and with missing values from earlier rows. The rows must be in log order.
 
     Snapshot rows that equal the version before are left out. `opens` is true for the first row of a key, where the
@@ -97,7 +97,7 @@ def lasting(rows: pa.Table, target: Form, known: VersionColumns) -> pa.Table:
     return _ended(filled, previous, target)
 
 
-def _chained(rows: pa.Table, target: Form) -> tuple[list[pa.Array], Int64s]:
+def _chained(rows: pa.Table, target: BlockForm) -> tuple[list[pa.Array], Int64s]:
     """Return the key's columns, and for each row the index of the previous row of its key."""
     keys = [rows[f"c{index}"].combine_chunks() for index in target.key]
     group = groups(keys)
@@ -111,7 +111,7 @@ def _emptying(rows: pa.Table) -> Flags:
     return np.asarray(pc.equal(rows["op"].combine_chunks(), "t"))
 
 
-def _repeated(rows: pa.Table, chains: tuple[Int64s, Int64s], target: Form, known: VersionColumns) -> Flags:
+def _repeated(rows: pa.Table, chains: tuple[Int64s, Int64s], target: BlockForm, known: VersionColumns) -> Flags:
     """Return a mask of snapshot rows that equal the row before them, in the batch or else in the table.
 
     `chains` holds for each row the index of the previous row of its key, and the index of its row's previous version.
@@ -161,7 +161,7 @@ def _alike(values: pa.Array, others: pa.Array) -> Flags:
     return found
 
 
-def _ended(rows: pa.Table, previous: Int64s, target: Form) -> pa.Table:
+def _ended(rows: pa.Table, previous: Int64s, target: BlockForm) -> pa.Table:
     """Return the rows with the end of each, and `opens`."""
     count = rows.num_rows
     emptying = _emptying(rows)
@@ -182,7 +182,9 @@ def _ended(rows: pa.Table, previous: Int64s, target: Form) -> pa.Table:
     return pa.table([*columns, pa.array(opens)], schema=version_schema(target))
 
 
-def _filled(rows: pa.Table, keys: list[pa.Array], previous: Int64s, target: Form) -> tuple[dict[str, pa.Array], Int64s]:
+def _filled(
+    rows: pa.Table, keys: list[pa.Array], previous: Int64s, target: BlockForm
+) -> tuple[dict[str, pa.Array], Int64s]:
     """Return the columns with missing values filled from earlier rows, and the index of each row's previous version."""
     columns = {name: rows[name].combine_chunks() for name in rows.schema.names}
     if columns["missing"].null_count == rows.num_rows:
@@ -203,14 +205,14 @@ def _filled(rows: pa.Table, keys: list[pa.Array], previous: Int64s, target: Form
     return columns, linked
 
 
-def _joined(form: Form, own: bool, side: str) -> str:
+def _joined(form: BlockForm, own: bool, side: str) -> str:
     sides = (f"s.c{index}" if own else f"s.origin.k{place}" for place, index in enumerate(form.key))
     return " and ".join(
         f"{side}.{quoted(form.names[index])} = {other}" for index, other in zip(form.key, sides, strict=True)
     )
 
 
-def news(table: str, form: Form, view: str) -> str:
+def news(table: str, form: BlockForm, view: str) -> str:
     """Return the query for the rows of `view` that are newer than the table's open versions.
 
     A second snapshot may have written newer versions. The query adds two columns. `alike`: for a snapshot row, the
@@ -237,7 +239,7 @@ def news(table: str, form: Form, view: str) -> str:
     )
 
 
-def changes(table: str, form: Form, view: str, unknown: str) -> str:
+def changes(table: str, form: BlockForm, view: str, unknown: str) -> str:
     """Return the query that turns rows of `version_schema` into rows of the MERGE: new versions, and ends of open ones.
 
     A row that is both appears twice, with a single read of the view. For an end only the key matters.
@@ -254,7 +256,7 @@ def changes(table: str, form: Form, view: str, unknown: str) -> str:
     )
 
 
-def _value(form: Form, place: int, unknown: str) -> str:
+def _value(form: BlockForm, place: int, unknown: str) -> str:
     name = quoted(form.names[place])
     told = literal(f'{UNKNOWN} "{form.names[place]}"')
     other = "null" if unknown == "null" else f"cast(raise_error({told}) as {type_of(form.types[place])})"
@@ -262,7 +264,7 @@ def _value(form: Form, place: int, unknown: str) -> str:
     return f"if(array_contains(s.missing, {place}), if({known}, o.{name}, {other}), s.c{place})"
 
 
-def merge(form: Form, view: str, truncate: tuple[str, int, int] | None) -> Merge:
+def merge(form: BlockForm, view: str, truncate: tuple[str, int, int] | None) -> Merge:
     """Return the merge that adds versions. `truncate` is the first truncate's position, ordinal and time in µs."""
     ended = ("__valid_to", "__valid_to_ordinal", "__valid_to_at")
     own = ("s.position", "s.ordinal", "s.at", "s.to_position", "s.to_ordinal", "s.to_at")

@@ -41,7 +41,7 @@ _YEAR_0, _YEAR_10000 = -62_167_219_200, 253_402_300_800
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ZoneRule:
     """A rule of the options, which selects fields. `place` is source or topic, or "" if `name` may be of either. An
     empty `field` selects all; `part` is before, after or source, or "" for both images."""
 
@@ -63,9 +63,9 @@ class Rule:
         return self.field == field and (self.part == part if self.part else part != "source")
 
 
-def rules(texts: tuple[str, ...]) -> tuple[Rule, ...]:
+def rules(texts: tuple[str, ...]) -> tuple[ZoneRule, ...]:
     """Parse the rules of a list. Raises ConfigError."""
-    found: list[Rule] = []
+    found: list[ZoneRule] = []
     place = ""
     for text in texts:
         parts = [part.strip() for part in text.split(":")]
@@ -78,7 +78,7 @@ def rules(texts: tuple[str, ...]) -> tuple[Rule, ...]:
         field = parts[1] if len(parts) == 2 else ""
         part, dot, rest = field.partition(".")
         whole = (part, rest) if dot and part in _PARTS else ("", field)
-        found.append(Rule(place, parts[0], *whole))
+        found.append(ZoneRule(place, parts[0], *whole))
     return tuple(found)
 
 
@@ -176,7 +176,7 @@ class TimezoneConverter:
     """A records.transform.Transform. The rules name the converted fields if `includes`, else the others."""
 
     zone: str
-    rules: tuple[Rule, ...]
+    rules: tuple[ZoneRule, ...]
     includes: bool
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
@@ -199,7 +199,7 @@ class TimezoneConverter:
                 value = value.with_part(part, self._part(part, found, mine))
         return replace(record, value=value)
 
-    def _part(self, part: str, struct: Struct, mine: tuple[Rule, ...]) -> Struct:
+    def _part(self, part: str, struct: Struct, mine: tuple[ZoneRule, ...]) -> Struct:
         members = []
         for member in struct.members:
             named = any(rule.names(part, member.name) for rule in mine)

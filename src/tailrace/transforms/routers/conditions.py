@@ -14,7 +14,7 @@ from tailrace.config.expressions import compile_expression
 from tailrace.errors import ConfigError
 from tailrace.records.layout import ComputedColumn, Constant, RecordLayout
 from tailrace.records.transform import ANY_TOPIC, Rewritten, Transform, VaryingLayout, kept
-from tailrace.scripting.script_syntax import GROOVY, JAVASCRIPT, NotUnderstood, Tree, parse
+from tailrace.scripting.script_syntax import GROOVY, JAVASCRIPT, NotUnderstood, ScriptTree, parse
 from tailrace.scripting.script_terms import ScriptMeaning
 from tailrace.scripting.sql_syntax import parse_sql
 from tailrace.scripting.sql_terms import SqlMeaning
@@ -42,7 +42,7 @@ class Script:
     """
 
     text: str
-    tree: Tree = field(compare=False)
+    tree: ScriptTree = field(compare=False)
     language: str
     where: str
     nulls: str

@@ -11,14 +11,14 @@ from tailrace.transforms.option_reader import OptionReader
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class ConnectFilter:
     """A tailrace.records.transform.Transform that drops every record."""
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         return None
 
 
-def connect_filter(options: Mapping[str, str]) -> Filter:
+def connect_filter(options: Mapping[str, str]) -> ConnectFilter:
     """Make the transform, which has no options."""
     OptionReader(options).done()
-    return Filter()
+    return ConnectFilter()

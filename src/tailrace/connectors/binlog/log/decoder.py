@@ -23,8 +23,8 @@ from tailrace.connectors.binlog.log.forms import BinlogTable, ColumnForm, RowFor
 from tailrace.connectors.binlog.log.json_documents import updated_text
 from tailrace.connectors.binlog.log.plain_rows import parse_row
 from tailrace.connectors.binlog.log.plain_values import value_text
-from tailrace.connectors.binlog.log.position import BinlogBatch, Image, MixedSegment, Segment
-from tailrace.connectors.binlog.log.row_kernels import LACKING, NO_IMAGE, NULL, Shapes, TableGroup, ValuePlaces
+from tailrace.connectors.binlog.log.position import BinlogBatch, MixedSegment, RowsEventForm, Segment
+from tailrace.connectors.binlog.log.row_kernels import LACKING, NO_IMAGE, NULL, SegmentImages, TableGroup, ValuePlaces
 from tailrace.errors import DecodeError
 from tailrace.kernels.buffers import readonly
 from tailrace.log.rows.frames import check_offsets, frozen, pooled
@@ -34,7 +34,7 @@ LARGEST = (1 << 31) - 1
 
 
 @lru_cache(maxsize=256)
-def shapes(form: RowForm, images: tuple[Image, ...]) -> Shapes:
+def shapes(form: RowForm, images: tuple[RowsEventForm, ...]) -> SegmentImages:
     width = len(form)
 
     def flags(sides: list[bytes]) -> Bytes:
@@ -43,7 +43,7 @@ def shapes(form: RowForm, images: tuple[Image, ...]) -> Shapes:
         return frozen(np.frombuffer(same, np.uint8), np.uint8)
 
     has = [bool(one.before) + 2 * bool(one.after) + 4 * one.is_partial for one in images]
-    return Shapes(
+    return SegmentImages(
         flags([one.before for one in images]),
         flags([one.after for one in images]),
         frozen(np.array(has, np.uint8), np.uint8),
@@ -53,7 +53,7 @@ def shapes(form: RowForm, images: tuple[Image, ...]) -> Shapes:
 
 
 def located(
-    data: Bytes, offsets: columns.Int64s, form: RowForm, image: Int32s, images: tuple[Image, ...]
+    data: Bytes, offsets: columns.Int64s, form: RowForm, image: Int32s, images: tuple[RowsEventForm, ...]
 ) -> ValuePlaces:
     """Return where the values of rows lie; row i is `data[offsets[i]:offsets[i + 1]]`. Raises DecodeError."""
     data, offsets, image = frozen(data, np.uint8), frozen(offsets, np.int64), frozen(image, np.int32)

@@ -123,7 +123,7 @@ def _understood(read: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class FormatDescription:
     """Format of the events in a file: the length of post-headers by type, and whether a checksum ends each event."""
 
     lengths: bytes = b""
@@ -138,7 +138,7 @@ class Format:
 
 
 @_understood
-def format_description(event: bytes) -> Format:
+def format_description(event: bytes) -> FormatDescription:
     """Return the format of the events that follow, from a whole event, which has a checksum if they have one."""
     body = event[HEADER_BYTES:]
     number, version, created, header = struct.unpack_from("<H50sIB", body)
@@ -158,7 +158,7 @@ def format_description(event: bytes) -> Format:
         flags = bytes([event[_FLAGS_AT] & ~IN_USE])
         if zlib.crc32(event[:_FLAGS_AT] + flags + event[_FLAGS_AT + 1 : -4]) != int.from_bytes(event[-4:], "little"):
             raise DecodeError(DAMAGED)
-    return Format(lengths, algorithm == 1, name, created > 0)
+    return FormatDescription(lengths, algorithm == 1, name, created > 0)
 
 
 def _has_algorithm(version: str) -> bool:
@@ -381,7 +381,7 @@ class RowsHead:
 
 
 @_understood
-def rows_head(kind: int, body: bytes, form: Format) -> RowsHead:
+def rows_head(kind: int, body: bytes, form: FormatDescription) -> RowsHead:
     size = form.table_id_bytes
     table_id, flags = int.from_bytes(body[:size], "little"), struct.unpack_from("<H", body, size)[0]
     at = size + 2

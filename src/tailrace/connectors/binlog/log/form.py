@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from tailrace.columns import ChangeBatch, Image, Marker, TableSchema
-from tailrace.columns import Column as TableColumn
+from tailrace.columns import ChangeBatch, Column, Image, Marker, TableSchema
 from tailrace.columns.logical import INT32, INT64, STRING
 from tailrace.connectors.binlog.log.position import transactions_of
 from tailrace.connectors.binlog.values import declared_types
@@ -15,7 +14,7 @@ from tailrace.connectors.binlog.values.conversions import plan_columns, plan_key
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import BlockRecords, ChangePlace, PlainSource
 from tailrace.records.columns import SharedValue
-from tailrace.records.layout import TRANSACTION, Column, Constant, Member, Node
+from tailrace.records.layout import TRANSACTION, BlockColumn, Constant, Member, Node
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.json_text import dumps
 
@@ -76,13 +75,13 @@ class BinlogForm:
 
     def source_fields(self, settings: EventSettings) -> tuple[Member, ...]:
         return (
-            Member("server_id", Column("server_id", INT64, TRANSACTION)),
-            Member("gtid", Column("gtid", _TEXT, TRANSACTION)),
-            Member("file", Column("file", STRING, TRANSACTION)),
-            Member("pos", Column("pos", INT64)),
-            Member("row", Column("row", INT32)),
-            Member("thread", Column("thread", _NUMBER, TRANSACTION)),
-            Member("query", Column("query", _TEXT)),
+            Member("server_id", BlockColumn("server_id", INT64, TRANSACTION)),
+            Member("gtid", BlockColumn("gtid", _TEXT, TRANSACTION)),
+            Member("file", BlockColumn("file", STRING, TRANSACTION)),
+            Member("pos", BlockColumn("pos", INT64)),
+            Member("row", BlockColumn("row", INT32)),
+            Member("thread", BlockColumn("thread", _NUMBER, TRANSACTION)),
+            Member("query", BlockColumn("query", _TEXT)),
         )
 
     def sequence(self, settings: EventSettings) -> Node:
@@ -101,7 +100,7 @@ class BinlogForm:
         # the server fills rows that are older than a column without any event
         return frozenset(column.name for column in table.columns if column.name and column.filled)
 
-    def is_text(self, column: TableColumn) -> bool:
+    def is_text(self, column: Column) -> bool:
         return declared_types.is_text(column)
 
     def parts(self, batch: ChangeBatch, settings: EventSettings) -> _BinlogParts:

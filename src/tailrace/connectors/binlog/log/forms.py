@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from enum import IntEnum
 
 from tailrace.columns.table import Column, TableSchema
-from tailrace.connectors.binlog.schema.table_map import TableMap, Type
+from tailrace.connectors.binlog.schema.table_map import ColumnType, TableMap
 from tailrace.errors import DecodeError
 
 
@@ -87,20 +87,24 @@ def formed(table: TableSchema, given: TableMap) -> BinlogTable:
 
 _CHARSET = re.compile(r" character set (\w+)")
 _FIXED = {
-    Type.TINY: 1, Type.SHORT: 2, Type.INT24: 3, Type.LONG: 4, Type.LONGLONG: 8, Type.FLOAT: 4, Type.DOUBLE: 8,
-    Type.YEAR: 1, Type.DATE: 3, Type.NEWDATE: 3, Type.TIME: 3, Type.DATETIME: 8, Type.TIMESTAMP: 4, Type.NULL: 0,
+    ColumnType.TINY: 1, ColumnType.SHORT: 2, ColumnType.INT24: 3, ColumnType.LONG: 4, ColumnType.LONGLONG: 8,
+    ColumnType.FLOAT: 4, ColumnType.DOUBLE: 8,
+    ColumnType.YEAR: 1, ColumnType.DATE: 3, ColumnType.NEWDATE: 3, ColumnType.TIME: 3, ColumnType.DATETIME: 8,
+    ColumnType.TIMESTAMP: 4, ColumnType.NULL: 0,
 }  # fmt: skip
 _OLD = {
-    Type.TIME: ValueKind.OLD_TIME, Type.DATETIME: ValueKind.OLD_DATETIME, Type.TIMESTAMP: ValueKind.OLD_TIMESTAMP,
-    Type.YEAR: ValueKind.YEAR, Type.DATE: ValueKind.DATE, Type.NEWDATE: ValueKind.DATE, Type.NULL: ValueKind.NOTHING,
+    ColumnType.TIME: ValueKind.OLD_TIME, ColumnType.DATETIME: ValueKind.OLD_DATETIME,
+    ColumnType.TIMESTAMP: ValueKind.OLD_TIMESTAMP,
+    ColumnType.YEAR: ValueKind.YEAR, ColumnType.DATE: ValueKind.DATE, ColumnType.NEWDATE: ValueKind.DATE,
+    ColumnType.NULL: ValueKind.NOTHING,
 }  # fmt: skip
 # bytes before the fraction
 _FRACTIONAL = {
-    Type.TIME2: (ValueKind.TIME, 3),
-    Type.DATETIME2: (ValueKind.DATETIME, 5),
-    Type.TIMESTAMP2: (ValueKind.TIMESTAMP, 4),
+    ColumnType.TIME2: (ValueKind.TIME, 3),
+    ColumnType.DATETIME2: (ValueKind.DATETIME, 5),
+    ColumnType.TIMESTAMP2: (ValueKind.TIMESTAMP, 4),
 }
-_BLOBS = (Type.BLOB, Type.TINY_BLOB, Type.MEDIUM_BLOB, Type.LONG_BLOB)
+_BLOBS = (ColumnType.BLOB, ColumnType.TINY_BLOB, ColumnType.MEDIUM_BLOB, ColumnType.LONG_BLOB)
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
 
@@ -109,21 +113,21 @@ def decimal_width(precision: int, scale: int) -> int:
     return whole // 9 * 4 + _DIGIT_BYTES[whole % 9] + part // 9 * 4 + _DIGIT_BYTES[part % 9]
 
 
-def width_of(kind: Type, meta: int) -> int:
+def width_of(kind: ColumnType, meta: int) -> int:
     """Return ColumnForm's `width` of a type in the log, which needs no definition."""
     if kind in _FIXED:
         return _FIXED[kind]
     if kind in _FRACTIONAL:
         return _FRACTIONAL[kind][1] + (meta + 1) // 2
-    if kind is Type.NEWDECIMAL:
+    if kind is ColumnType.NEWDECIMAL:
         return decimal_width(meta >> 8, meta & 255)
-    if kind is Type.BIT:
+    if kind is ColumnType.BIT:
         return (meta + 7) // 8
-    if kind in (Type.ENUM, Type.SET):
+    if kind in (ColumnType.ENUM, ColumnType.SET):
         return meta
-    if kind in (Type.VARCHAR, Type.VAR_STRING, Type.STRING, Type.VARCHAR_COMPRESSED):
+    if kind in (ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.STRING, ColumnType.VARCHAR_COMPRESSED):
         return -1 if meta < 256 else -2
-    if kind in (*_BLOBS, Type.JSON, Type.GEOMETRY, Type.VECTOR, Type.BLOB_COMPRESSED):
+    if kind in (*_BLOBS, ColumnType.JSON, ColumnType.GEOMETRY, ColumnType.VECTOR, ColumnType.BLOB_COMPRESSED):
         if not 1 <= meta <= 4:
             raise DecodeError(f"A length of {meta} bytes stands before values of the type {kind.name}.")
         return -meta
@@ -134,46 +138,48 @@ def column_form(given: TableMap, place: int, column: Column) -> ColumnForm:
     kind, meta = given.types[place], given.meta[place]
     width = width_of(kind, meta)
     name = column.type_name.lower()
-    if kind in (Type.TINY, Type.SHORT, Type.INT24, Type.LONG, Type.LONGLONG):
+    if kind in (ColumnType.TINY, ColumnType.SHORT, ColumnType.INT24, ColumnType.LONG, ColumnType.LONGLONG):
         said = given.unsigned[place]
         return ColumnForm(ValueKind.INTEGER, width, int(_is_unsigned(name) if said is None else said))
-    if kind is Type.FLOAT:
+    if kind is ColumnType.FLOAT:
         return ColumnForm(ValueKind.FLOAT_AS_DOUBLE if re.match(r"float\(\d+,", name) else ValueKind.FLOAT, width)
-    if kind is Type.DOUBLE:
+    if kind is ColumnType.DOUBLE:
         return ColumnForm(ValueKind.DOUBLE, width)
-    if kind is Type.NEWDECIMAL:
+    if kind is ColumnType.NEWDECIMAL:
         return ColumnForm(ValueKind.DECIMAL, width, meta)
     if kind in _FRACTIONAL:
         return ColumnForm(_FRACTIONAL[kind][0], width, meta)
     if kind in _OLD:
         return ColumnForm(_OLD[kind], width)
-    if kind is Type.BIT:
+    if kind is ColumnType.BIT:
         return ColumnForm(ValueKind.BITS, width)
-    if kind in (Type.ENUM, Type.SET):
-        return ColumnForm(ValueKind.LABEL if kind is Type.ENUM else ValueKind.LABELS, width, labels=column.enum_labels)
-    if kind is Type.JSON:
+    if kind in (ColumnType.ENUM, ColumnType.SET):
+        return ColumnForm(
+            ValueKind.LABEL if kind is ColumnType.ENUM else ValueKind.LABELS, width, labels=column.enum_labels
+        )
+    if kind is ColumnType.JSON:
         return ColumnForm(ValueKind.JSON, width)
-    if kind is Type.VECTOR or name.startswith("vector"):
+    if kind is ColumnType.VECTOR or name.startswith("vector"):
         return ColumnForm(ValueKind.VECTOR, width)
-    if kind is Type.GEOMETRY:
+    if kind is ColumnType.GEOMETRY:
         return ColumnForm(ValueKind.BYTES, width)
     return _text_form(kind, meta, width, name)
 
 
-def _text_form(kind: Type, meta: int, width: int, name: str) -> ColumnForm:
+def _text_form(kind: ColumnType, meta: int, width: int, name: str) -> ColumnForm:
     first = re.split(r"[^a-z0-9]", name, maxsplit=1)[0]
     special = {"uuid": (ValueKind.UUID, 16), "inet4": (ValueKind.INET4, 4), "inet6": (ValueKind.INET6, 16)}.get(first)
     if special is not None:
         return ColumnForm(special[0], width, special[1])
     found = _CHARSET.search(name)
     charset = found[1] if found else "binary"
-    if kind in (Type.BLOB_COMPRESSED, Type.VARCHAR_COMPRESSED):
+    if kind in (ColumnType.BLOB_COMPRESSED, ColumnType.VARCHAR_COMPRESSED):
         is_text = charset != "binary"
         return ColumnForm(ValueKind.COMPRESSED_TEXT if is_text else ValueKind.COMPRESSED_BYTES, width, charset=charset)
     if charset != "binary":
         return ColumnForm(ValueKind.TEXT, width, charset=charset)
     # a BINARY comes without its trailing zeros
-    return ColumnForm(ValueKind.BYTES, width, meta if kind is Type.STRING else 0)
+    return ColumnForm(ValueKind.BYTES, width, meta if kind is ColumnType.STRING else 0)
 
 
 def _is_unsigned(name: str) -> bool:

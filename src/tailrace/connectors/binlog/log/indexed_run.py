@@ -11,7 +11,13 @@ import numpy as np
 
 from tailrace.columns.batch import Boundary, Int64s
 from tailrace.connectors.binlog.log.gtids import MariadbGtids, MysqlGtids
-from tailrace.connectors.binlog.log.position import BinlogPosition, BinlogTransactions, ChangeContext, Origin, RowPlaces
+from tailrace.connectors.binlog.log.position import (
+    BinlogPosition,
+    BinlogTransactions,
+    ChangeContext,
+    ReadingStart,
+    RowPlaces,
+)
 from tailrace.log.rows import segment
 from tailrace.log.rows.segment import RowRun
 
@@ -34,9 +40,9 @@ class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
     ends: Int64s
     end_rows: Int64s
     end_at: Int64s
-    end_held: tuple[Origin | None, ...]
+    end_held: tuple[ReadingStart | None, ...]
     executed: MysqlGtids | MariadbGtids
-    held: Origin | None
+    held: ReadingStart | None
     server: str
 
     def _of(self, key: tuple[int, int, int]) -> int:

@@ -19,27 +19,27 @@ import numpy as np
 from tailrace.columns.batch import Bytes, Int32s, Int64s
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.binlog.log import events, row_kernels
-from tailrace.connectors.binlog.log.events import HEADER, HEADER_BYTES, EventType, Format, Gtid, Query
+from tailrace.connectors.binlog.log.events import HEADER, HEADER_BYTES, EventType, FormatDescription, Gtid, Query
 from tailrace.connectors.binlog.log.forms import BinlogTable, formed, width_of
 from tailrace.connectors.binlog.log.gtids import MariadbGtids, MysqlGtids
 from tailrace.connectors.binlog.log.indexed_run import BEGIN, BOUNDARY, END, SCHEMA_CHANGE, IndexedRun, Rows
 from tailrace.connectors.binlog.log.position import (
     BinlogPosition,
     BinlogTransactions,
-    Image,
-    Origin,
+    ReadingStart,
     RowPlaces,
+    RowsEventForm,
     number_of,
 )
 from tailrace.connectors.binlog.log.row_log import current, key_hashes, unchanged
-from tailrace.connectors.binlog.schema.statement import UNCAPTURED, Outcome, Place, Statement
-from tailrace.connectors.binlog.schema.table_map import TableMap, Type, parse
+from tailrace.connectors.binlog.schema.statement import UNCAPTURED, Place, Statement, StatementEffects
+from tailrace.connectors.binlog.schema.table_map import ColumnType, TableMap, parse
 from tailrace.connectors.binlog.schema.tables import HISTORY_END
 from tailrace.errors import DecodeError, PositionLost, PrerequisiteError
 from tailrace.kernels.buffers import readonly
 from tailrace.log import contracts
 from tailrace.log.rows import frames
-from tailrace.log.rows.numbering import Numbered, Numbering
+from tailrace.log.rows.numbering import NumberedRows, Numbering
 from tailrace.log.spool import FilePlace, Spill
 
 log = logging.getLogger("tailrace")
@@ -67,7 +67,7 @@ _BEGINS = frozenset(
 )
 
 
-class Tables(Protocol):
+class TableDefinitions(Protocol):
     """The definitions of tables, as the log's maps and statements change them."""
 
     versions: list[TableSchema]
@@ -82,7 +82,7 @@ class Tables(Protocol):
         """Return the place in `versions` of the table of the rows that follow, UNCAPTURED if it is not captured."""
         ...
 
-    def statement(self, given: Statement, at: Place, /) -> Outcome: ...
+    def statement(self, given: Statement, at: Place, /) -> StatementEffects: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class _Transaction:
     end: int = 0
     statement: int = -1
     savepoint: int = -1
-    held: Origin | None = None
+    held: ReadingStart | None = None
     aside: _Aside | None = None
 
     @property
@@ -215,7 +215,7 @@ class _Aside:
 class _Prepared:
     """The rows of an XA transaction that is prepared, and where it begins."""
 
-    origin: Origin
+    origin: ReadingStart
     rows: _Aside
 
 
@@ -254,7 +254,7 @@ class Indexer:
     def __init__(
         self,
         position: BinlogPosition,
-        tables: Tables,
+        tables: TableDefinitions,
         is_mariadb: bool,
         numbering: frozenset[str] | None = None,
         with_statements: bool = False,
@@ -278,8 +278,8 @@ class Indexer:
         self._widths: list[int] = []
         self._documents: list[int] = []
         self._arrays: tuple[Int32s, Int32s, Int32s] | None = None
-        self._images: list[Image] = []
-        self._image_of: dict[Image, int] = {}
+        self._images: list[RowsEventForm] = []
+        self._image_of: dict[RowsEventForm, int] = {}
         self._spill = Spill()
         self._prepared: dict[bytes, _Prepared] = {}
         self._open: _Transaction | None = None
@@ -319,7 +319,7 @@ class Indexer:
         self._awaited = position.gtid if by_id else ""
         origin = position.resumes
         self._executed = self._set(origin.gtids)
-        self._format = Format()
+        self._format = FormatDescription()
         # another server says where its log is
         self._file, self._at = ("", 0) if by_id else (origin.file, max(origin.start, 0))
         self._file_number = self._name(self._file)
@@ -709,7 +709,7 @@ class Indexer:
         # what maps meant before the statement
         self._forms.clear()
         for version in outcome.truncated:
-            image = self._image(Image(ord("t"), b"", b""))
+            image = self._image(RowsEventForm(ord("t"), b"", b""))
             of = self._own_version(version, None)
             self._add(one, _Event(found.sql, 0, len(found.sql), -1, of, ord("t"), self._shown, image))
         for change in outcome.changes:
@@ -736,7 +736,7 @@ class Indexer:
             return
         self._set_aside(one)
         assert one.aside is not None
-        self._prepared[xid] = _Prepared(Origin(self._file, one.start, one.mark, str(self._executed)), one.aside)
+        self._prepared[xid] = _Prepared(ReadingStart(self._file, one.start, one.mark, str(self._executed)), one.aside)
         one.events, one.size, one.aside = [], 0, None
         self._finish(one)
 
@@ -855,7 +855,7 @@ class Indexer:
         widths = [width_of(of, meta) for of, meta in zip(given.types, given.meta, strict=True)]
         first = [width for width, there in zip(widths, before, strict=False) if there]
         second = [width for width, there in zip(widths, after, strict=False) if there]
-        documents = sum(of is Type.JSON for of in given.types) if is_partial else -1
+        documents = sum(of is ColumnType.JSON for of in given.types) if is_partial else -1
         key = (np.array(first, np.int32).tobytes(), np.array(second, np.int32).tobytes(), b"%d" % documents)
         shape = self._shapes.get(key)
         if shape is None:
@@ -864,9 +864,9 @@ class Indexer:
             self._widths += first + second
             self._documents.append(documents)
             self._arrays = None
-        return shape, self._image(Image(events.ROWS[kind], before, after, is_partial))
+        return shape, self._image(RowsEventForm(events.ROWS[kind], before, after, is_partial))
 
-    def _image(self, image: Image) -> int:
+    def _image(self, image: RowsEventForm) -> int:
         found = self._image_of.get(image)
         if found is None:
             found = self._image_of[image] = len(self._images)
@@ -1125,7 +1125,7 @@ class Indexer:
         found: Sequence[_Transaction],
         is_cut: bool,
         given: tuple[Bytes, Int64s, Int64s, Bytes, Int32s, RowPlaces],
-    ) -> Numbered | None:
+    ) -> NumberedRows | None:
         """Return the numbers of the events of all rows, if they are wanted."""
         if self._numbering is None:
             return None
@@ -1191,7 +1191,7 @@ def _messages(counts: Int64s) -> tuple[Int64s, Int64s]:
     return np.arange(len(event_of), dtype=np.int64) + event_of + 1, event_of
 
 
-def _used(known: Sequence[Image], given: Sequence[int]) -> tuple[tuple[Image, ...], Int32s]:
+def _used(known: Sequence[RowsEventForm], given: Sequence[int]) -> tuple[tuple[RowsEventForm, ...], Int32s]:
     """Return the images that are used, and the place of each event's among them."""
     places: dict[int, int] = {}
     found = np.array([places.setdefault(one, len(places)) for one in given], np.int32)
@@ -1199,7 +1199,7 @@ def _used(known: Sequence[Image], given: Sequence[int]) -> tuple[tuple[Image, ..
     return tuple(known[one] if one < len(known) else _NO_IMAGE for one in places), found
 
 
-_NO_IMAGE = Image(0, b"", b"")
+_NO_IMAGE = RowsEventForm(0, b"", b"")
 
 
 def _assembled(parts: Sequence[_Event]) -> tuple[Bytes, Int64s, Int64s]:

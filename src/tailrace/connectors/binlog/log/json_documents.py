@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import TypeAlias
 
 from tailrace.connectors.binlog.log.packed_values import datetime_text, decimal_text
-from tailrace.connectors.binlog.schema.table_map import Type, packed
+from tailrace.connectors.binlog.schema.table_map import ColumnType, packed
 from tailrace.errors import DecodeError
 from tailrace.values.json_text import java_number
 
@@ -135,9 +135,9 @@ def double_text(value: float) -> str:
 
 
 def _opaque(kind: int, data: bytes) -> str:
-    if kind == Type.NEWDECIMAL:
+    if kind == ColumnType.NEWDECIMAL:
         return decimal_text(data[2:], data[0], data[1])
-    if kind in (Type.DATE, Type.TIME, Type.DATETIME, Type.TIMESTAMP):
+    if kind in (ColumnType.DATE, ColumnType.TIME, ColumnType.DATETIME, ColumnType.TIMESTAMP):
         return f'"{_moment(kind, int.from_bytes(data[:8], "little", signed=True))}"'
     return f'"{base64.b64encode(data).decode()}"'
 
@@ -146,10 +146,10 @@ def _moment(kind: int, packed_value: int) -> str:
     sign, value = "-" if packed_value < 0 else "", abs(packed_value)
     micros, seconds = value & 0xFFFFFF, value >> 24
     fraction = f".{micros:06d}".rstrip("0") if micros else ""
-    if kind == Type.TIME:
+    if kind == ColumnType.TIME:
         return f"{sign}{seconds >> 12 & 0x3FF:02d}:{seconds >> 6 & 63:02d}:{seconds & 63:02d}{fraction}"
     text = datetime_text(seconds)
-    return text[:10] if kind == Type.DATE else text + fraction
+    return text[:10] if kind == ColumnType.DATE else text + fraction
 
 
 # --- partial updates --------------------------------------------------------------------------------------------------

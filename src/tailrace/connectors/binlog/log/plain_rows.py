@@ -7,7 +7,7 @@ from enum import Enum
 
 from tailrace.connectors.binlog.log.forms import ColumnForm, RowForm, ValueKind
 from tailrace.connectors.binlog.log.plain_values import value_text
-from tailrace.connectors.binlog.log.position import Image
+from tailrace.connectors.binlog.log.position import RowsEventForm
 from tailrace.connectors.binlog.schema.table_map import packed
 from tailrace.errors import DecodeError
 
@@ -63,7 +63,7 @@ def _updated(old: Value, differences: Value) -> Value:
     return updated_text(old, differences).encode()
 
 
-def parse_row(message: bytes, form: RowForm, image: Image) -> PlainRow:
+def parse_row(message: bytes, form: RowForm, image: RowsEventForm) -> PlainRow:
     """Return the raw values of a row. Raises DecodeError unless the message is one row of this form and image."""
     at, before, after = 0, None, None
     flags: tuple[bool, ...] = ()
@@ -80,7 +80,7 @@ def parse_row(message: bytes, form: RowForm, image: Image) -> PlainRow:
     return PlainRow(before, after, flags)
 
 
-def _differences(message: bytes, at: int, form: RowForm, image: Image) -> tuple[tuple[bool, ...], int]:
+def _differences(message: bytes, at: int, form: RowForm, image: RowsEventForm) -> tuple[tuple[bool, ...], int]:
     """Return which values are differences: a bit for each JSON column of the table, if any is one."""
     try:
         options, at = packed(message, at)

@@ -34,7 +34,7 @@ def position_text(epoch: int, file: str, start: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ReadingStart:
     """The place at which reading has to begin: a transaction that is not over, such as a prepared XA transaction.
 
     `gtids` are the transactions executed before it; `mark` is that of BinlogPosition.
@@ -74,7 +74,7 @@ class BinlogPosition:
     gtid: str = ""
     server: str = ""
     mark: int = 0
-    held: Origin | None = None
+    held: ReadingStart | None = None
     at_us: int = field(default=0, compare=False)
 
     @property
@@ -83,10 +83,10 @@ class BinlogPosition:
         return self.epoch, number_of(self.file), self.start, WHOLE if self.consumed is None else self.consumed
 
     @property
-    def resumes(self) -> Origin:
+    def resumes(self) -> ReadingStart:
         """The place at which reading begins again after this position."""
         begins = self.start if self.mark or self.consumed is not None else self.end
-        return self.held or Origin(self.file, begins, self.mark, self.gtids)
+        return self.held or ReadingStart(self.file, begins, self.mark, self.gtids)
 
     def is_before(self, other: BinlogPosition) -> bool:
         return self.key < other.key
@@ -111,7 +111,7 @@ class BinlogPosition:
     def from_json(cls, given: dict[str, Any]) -> BinlogPosition:
         held = given.get("held")
         rest = {name: value for name, value in given.items() if name != "held"}
-        return cls(**rest, held=None if held is None else Origin(**held))
+        return cls(**rest, held=None if held is None else ReadingStart(**held))
 
 
 START = BinlogPosition()
@@ -120,7 +120,7 @@ Committed = NewType("Committed", BinlogPosition)
 """A position that Spark has committed."""
 
 
-class Image(NamedTuple):
+class RowsEventForm(NamedTuple):
     """Properties that all rows of a rows event share.
 
     `op` is c, u, d or t. `before` and `after` have a byte for each column, 1 if the image has the column. With
@@ -139,8 +139,8 @@ class Image(NamedTuple):
 class RowPlaces(ByRow):
     """Properties of rows that their bytes do not have.
 
-    `pos` and `row` are those of source blocks. `image` is the place of the event's Image in `images`, `statement` that
-    of its statement in `statements`, -1 if there is none.
+    `pos` and `row` are those of source blocks. `image` is the place of the event's RowsEventForm in `images`,
+    `statement` that of its statement in `statements`, -1 if there is none.
     """
 
     WHOLE: ClassVar[frozenset[str]] = frozenset({"images", "statements"})
@@ -148,7 +148,7 @@ class RowPlaces(ByRow):
     row: Int32s
     image: Int32s
     statement: Int32s
-    images: tuple[Image, ...] = ()
+    images: tuple[RowsEventForm, ...] = ()
     statements: tuple[bytes, ...] = ()
 
     @classmethod

@@ -37,7 +37,7 @@ class ValuePlaces(NamedTuple):
     differences: Bytes
 
 
-class Shapes(NamedTuple):
+class SegmentImages(NamedTuple):
     """The images of a segment as kernels take them."""
 
     before: Bytes
@@ -189,7 +189,7 @@ def locate_image(
 
 
 @kernel
-def locate(data: Bytes, offsets: Int64s, image: Int32s, shapes: Shapes, places: ValuePlaces) -> int:
+def locate(data: Bytes, offsets: Int64s, image: Int32s, shapes: SegmentImages, places: ValuePlaces) -> int:
     """Find the values of all rows; return the number of rows before the first wrong one.
 
     The arrays of `places` have an element for each column and row, column by column; those of an image that no row has

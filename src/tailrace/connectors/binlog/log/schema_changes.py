@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns import Marker
 from tailrace.connectors.binlog.log.form import FORM
 from tailrace.connectors.binlog.log.position import ChangeContext
-from tailrace.connectors.binlog.schema.catalog import Created, Database, quoted
+from tailrace.connectors.binlog.schema.catalog import Created, DatabaseCharset, quoted
 from tailrace.connectors.binlog.schema.changes import SchemaRecord, TableChange, record, record_of
 from tailrace.connectors.binlog.schema.definition import ColumnDefinition, Default, Name, TableDefinition
 from tailrace.connectors.binlog.schema.tables import column_of
@@ -62,7 +62,7 @@ def task(records: Sequence[tuple[bytes, ChangeContext]], settings: EventSettings
 
 
 def snapshot_records(
-    tables: dict[Name, Created], databases: dict[str, Database], charset: str, collation: str
+    tables: dict[Name, Created], databases: dict[str, DatabaseCharset], charset: str, collation: str
 ) -> list[bytes]:
     """Return the records of an initial snapshot, in the order in which Debezium sends them.
 

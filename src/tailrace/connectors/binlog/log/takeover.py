@@ -22,7 +22,7 @@ from tailrace.connectors.binlog.log.gtids import MariadbGtids, MysqlGtids
 from tailrace.connectors.binlog.log.identity import ServerIdentity
 from tailrace.connectors.binlog.log.indexing import Indexer, Unfinished
 from tailrace.connectors.binlog.log.position import BinlogPosition
-from tailrace.connectors.binlog.schema.statement import NO_OUTCOME, UNCAPTURED, Outcome, Place, Statement
+from tailrace.connectors.binlog.schema.statement import NO_OUTCOME, UNCAPTURED, Place, Statement, StatementEffects
 from tailrace.connectors.binlog.schema.table_map import TableMap
 from tailrace.errors import PositionLost, PrerequisiteError
 from tailrace.process.runtime import Runtime
@@ -55,7 +55,7 @@ class _NoTables:
     def version(self, given: TableMap, at: Place, /) -> int:
         return UNCAPTURED
 
-    def statement(self, given: Statement, at: Place, /) -> Outcome:
+    def statement(self, given: Statement, at: Place, /) -> StatementEffects:
         return NO_OUTCOME
 
 

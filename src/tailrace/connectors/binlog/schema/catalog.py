@@ -41,7 +41,7 @@ class ListedTable(NamedTuple):
         return self.database, self.table
 
 
-class Database(NamedTuple):
+class DatabaseCharset(NamedTuple):
     """A database with its default character set and collation."""
 
     name: str
@@ -75,14 +75,16 @@ def holds_rows(listed: ListedTable) -> bool:
     return listed.kind in ("BASE TABLE", "SYSTEM VERSIONED")
 
 
-def databases(session: Connection[Any]) -> dict[str, Database]:
+def databases(session: Connection[Any]) -> dict[str, DatabaseCharset]:
     """Return the databases but the server's own, by name, sorted."""
     found = rows(
         session,
         "SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA",
     )
     return {
-        name: Database(name, charset, collation) for name, charset, collation in sorted(found) if name not in BUILT_IN
+        name: DatabaseCharset(name, charset, collation)
+        for name, charset, collation in sorted(found)
+        if name not in BUILT_IN
     }
 
 

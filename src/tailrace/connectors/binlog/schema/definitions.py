@@ -50,10 +50,10 @@ from tailrace.connectors.binlog.schema.fit import described, misfit
 from tailrace.connectors.binlog.schema.statement import (
     NO_OUTCOME,
     UNCAPTURED,
-    Outcome,
     Place,
     SessionSettings,
     Statement,
+    StatementEffects,
     settings_of,
 )
 from tailrace.connectors.binlog.schema.table_map import TableMap
@@ -374,7 +374,7 @@ class Definitions:
 
     # --- statements ---------------------------------------------------------------------------------------------------
 
-    def statement(self, statement: Statement, at: Place) -> Outcome:
+    def statement(self, statement: Statement, at: Place) -> StatementEffects:
         """Follow a statement, and return what it means for the reader.
 
         Raises PrerequisiteError for changes of captured tables that the log has as a statement.
@@ -401,11 +401,11 @@ class Definitions:
                 found = self._doubted(one, text, fault, at)
             truncated += found.truncated
             changes += found.changes
-        return Outcome(tuple(truncated), tuple(changes))
+        return StatementEffects(tuple(truncated), tuple(changes))
 
     def _followed(
         self, one: Parsed, text: str, database: str, status: SessionSettings, at: Place, names: tuple[Name, ...]
-    ) -> Outcome:
+    ) -> StatementEffects:
         follow: dict[type, Callable[..., list[TableChange] | None]] = {
             CreateTable: self._create, DropTables: self._drop, RenameTables: self._rename, IndexChange: self._index,
         }  # fmt: skip
@@ -431,7 +431,7 @@ class Definitions:
             outcomes = [self._recorded(step, change.name[0], names, [change]) for change, step in steps]
         else:
             outcomes = [self._recorded(text, made[0].name[0], names, made)] if made else []
-        return Outcome(truncated, [bytes_ for outcome in outcomes for bytes_ in outcome.changes])
+        return StatementEffects(truncated, [bytes_ for outcome in outcomes for bytes_ in outcome.changes])
 
     def _emptied(self, one: Parsed) -> list[int]:
         """Return the versions of the captured tables that a statement drops or makes anew: their copies get empty."""
@@ -458,13 +458,15 @@ class Definitions:
         self._definitions[len(self.versions) - 1] = table
         return len(self.versions) - 1
 
-    def _recorded(self, text: str, database: str, names: tuple[Name, ...], changes: list[TableChange]) -> Outcome:
+    def _recorded(
+        self, text: str, database: str, names: tuple[Name, ...], changes: list[TableChange]
+    ) -> StatementEffects:
         """Return the record of a statement, if records are wanted."""
         if self._told is None or (names and not any(self._told(*name) for name in names)):
             return NO_OUTCOME
         if not names and not self._told(database, ""):
             return NO_OUTCOME
-        return Outcome((), [record(text, database, names, changes)])
+        return StatementEffects((), [record(text, database, names, changes)])
 
     def _charset(self, database: str) -> str | None:
         return self.now.databases.get(database)
@@ -618,7 +620,7 @@ class Definitions:
                 self._change(at, self.now.with_altered(changed))
         return None
 
-    def _database(self, one: DatabaseChange, text: str, status: SessionSettings, at: Place) -> Outcome:
+    def _database(self, one: DatabaseChange, text: str, status: SessionSettings, at: Place) -> StatementEffects:
         state = self.now
         databases = dict(state.databases)
         name = one.name.lower() if self._folds else one.name
@@ -632,9 +634,9 @@ class Definitions:
         # the reference names no table of what changes a whole database, and an empty one of what alters it
         if self._told is None or not self._told(name, ""):
             return NO_OUTCOME
-        return Outcome((), [record(text, name, () if one.verb == "alter" else None, [])])
+        return StatementEffects((), [record(text, name, () if one.verb == "alter" else None, [])])
 
-    def _truncated(self, name: Name, at: Place) -> Outcome:
+    def _truncated(self, name: Name, at: Place) -> StatementEffects:
         name = self._name(name)
         if not self._captured(*name):
             return NO_OUTCOME
@@ -644,11 +646,11 @@ class Definitions:
             if table is None:
                 return NO_OUTCOME
             table = self._learned(table, at)
-        return Outcome((self._version_of(table),))
+        return StatementEffects((self._version_of(table),))
 
     # --- what cannot be followed --------------------------------------------------------------------------------------
 
-    def _doubted(self, one: Parsed, text: str, fault: Unparsable, at: Place) -> Outcome:
+    def _doubted(self, one: Parsed, text: str, fault: Unparsable, at: Place) -> StatementEffects:
         name = getattr(one, "name", None)
         if name is None:
             return self._recorded(text, "", (), [])
@@ -669,7 +671,7 @@ class Definitions:
 
     def _not_understood(
         self, sql: str, statement: Statement, reading: SqlSettings, fault: Unparsable, at: Place
-    ) -> Outcome:
+    ) -> StatementEffects:
         """Put every table in doubt that a statement names which is not understood."""
         for name in self._mentioned(sql, statement.database, reading):
             self._doubt(name, fault.what, sql, at)
@@ -695,7 +697,7 @@ class Definitions:
         first = tokens(sql, reading)[0]
         return first.kind == WORD and first.text in _DML
 
-    def _data(self, sql: str, database: str, reading: SqlSettings, at: Place) -> Outcome:
+    def _data(self, sql: str, database: str, reading: SqlSettings, at: Place) -> StatementEffects:
         """Return the outcome of a statement that changes rows: DELETE of a whole table is a truncate."""
         found = tokens(sql, reading)
         words = [one.text for one in found]

@@ -69,7 +69,9 @@ def initial_state(session: Connection[Any], config: Config) -> State:
     return state_of(found, doubtful, catalog.databases(session))
 
 
-def state_of(found: dict[Name, Created], doubtful: dict[Name, str], databases: dict[str, catalog.Database]) -> State:
+def state_of(
+    found: dict[Name, Created], doubtful: dict[Name, str], databases: dict[str, catalog.DatabaseCharset]
+) -> State:
     """Return the state of definitions that were read."""
     tables = (one.table for one in found.values())
     return State.of(tables, {name: one.charset for name, one in databases.items()}, doubtful)

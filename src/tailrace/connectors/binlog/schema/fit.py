@@ -11,36 +11,42 @@ from dataclasses import replace
 
 from tailrace.connectors.binlog.schema.charsets import canonical, charset_of
 from tailrace.connectors.binlog.schema.definition import ColumnDefinition, TableDefinition
-from tailrace.connectors.binlog.schema.table_map import TableMap, Type
+from tailrace.connectors.binlog.schema.table_map import ColumnType, TableMap
 
-_VARIABLE = {Type.VARCHAR, Type.VAR_STRING, Type.VARCHAR_COMPRESSED}
-_LONG = {Type.BLOB, Type.TINY_BLOB, Type.MEDIUM_BLOB, Type.LONG_BLOB, Type.BLOB_COMPRESSED}
-_FIXED = {Type.STRING}
-_BY_WORD: dict[str, set[Type]] = {}
+_VARIABLE = {ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.VARCHAR_COMPRESSED}
+_LONG = {
+    ColumnType.BLOB,
+    ColumnType.TINY_BLOB,
+    ColumnType.MEDIUM_BLOB,
+    ColumnType.LONG_BLOB,
+    ColumnType.BLOB_COMPRESSED,
+}
+_FIXED = {ColumnType.STRING}
+_BY_WORD: dict[str, set[ColumnType]] = {}
 for _words, _types in (
-    ("TINYINT INT1 BOOL BOOLEAN", {Type.TINY}),
-    ("SMALLINT INT2", {Type.SHORT}),
-    ("MEDIUMINT MIDDLEINT INT3", {Type.INT24}),
-    ("INT INTEGER INT4", {Type.LONG}),
-    ("BIGINT INT8 SERIAL", {Type.LONGLONG}),
-    ("FLOAT FLOAT4", {Type.FLOAT, Type.DOUBLE}),
-    ("DOUBLE FLOAT8", {Type.DOUBLE}),
+    ("TINYINT INT1 BOOL BOOLEAN", {ColumnType.TINY}),
+    ("SMALLINT INT2", {ColumnType.SHORT}),
+    ("MEDIUMINT MIDDLEINT INT3", {ColumnType.INT24}),
+    ("INT INTEGER INT4", {ColumnType.LONG}),
+    ("BIGINT INT8 SERIAL", {ColumnType.LONGLONG}),
+    ("FLOAT FLOAT4", {ColumnType.FLOAT, ColumnType.DOUBLE}),
+    ("DOUBLE FLOAT8", {ColumnType.DOUBLE}),
     # REAL_AS_FLOAT makes it a FLOAT
-    ("REAL", {Type.DOUBLE, Type.FLOAT}),
-    ("DECIMAL DEC NUMERIC FIXED NUMBER", {Type.NEWDECIMAL, Type.DECIMAL, Type.DOUBLE}),
-    ("BIT", {Type.BIT}),
-    ("YEAR", {Type.YEAR}),
-    ("DATE", {Type.DATE, Type.NEWDATE}),
-    ("TIME", {Type.TIME, Type.TIME2}),
-    ("DATETIME", {Type.DATETIME, Type.DATETIME2}),
-    ("TIMESTAMP", {Type.TIMESTAMP, Type.TIMESTAMP2}),
-    ("ENUM", {Type.ENUM}),
-    ("SET", {Type.SET}),
-    ("JSON", {Type.JSON} | _LONG),
-    ("VECTOR", {Type.VECTOR} | _LONG | _VARIABLE),
+    ("REAL", {ColumnType.DOUBLE, ColumnType.FLOAT}),
+    ("DECIMAL DEC NUMERIC FIXED NUMBER", {ColumnType.NEWDECIMAL, ColumnType.DECIMAL, ColumnType.DOUBLE}),
+    ("BIT", {ColumnType.BIT}),
+    ("YEAR", {ColumnType.YEAR}),
+    ("DATE", {ColumnType.DATE, ColumnType.NEWDATE}),
+    ("TIME", {ColumnType.TIME, ColumnType.TIME2}),
+    ("DATETIME", {ColumnType.DATETIME, ColumnType.DATETIME2}),
+    ("TIMESTAMP", {ColumnType.TIMESTAMP, ColumnType.TIMESTAMP2}),
+    ("ENUM", {ColumnType.ENUM}),
+    ("SET", {ColumnType.SET}),
+    ("JSON", {ColumnType.JSON} | _LONG),
+    ("VECTOR", {ColumnType.VECTOR} | _LONG | _VARIABLE),
     ("UUID INET4 INET6", _FIXED),
     ("GEOMETRY POINT LINESTRING POLYGON MULTIPOINT MULTILINESTRING MULTIPOLYGON GEOMETRYCOLLECTION GEOMCOLLECTION",
-     {Type.GEOMETRY}),
+     {ColumnType.GEOMETRY}),
     # without strict mode the server makes a TEXT or BLOB of what is too long
     ("CHAR CHARACTER NCHAR BINARY", _FIXED | _VARIABLE | _LONG),
     ("VARCHAR VARCHARACTER NVARCHAR VARCHAR2 VARBINARY RAW NATIONAL", _VARIABLE | _LONG | _FIXED),
@@ -53,10 +59,10 @@ _MOST_BYTES = {
     "big5": 2, "sjis": 2, "cp932": 2, "euckr": 2, "gb2312": 2, "gbk": 2,
 }  # fmt: skip
 _SHORT = ("CHAR", "CHARACTER", "NCHAR", "BINARY", "VARCHAR", "VARCHARACTER", "NVARCHAR", "VARBINARY", "NATIONAL")
-_INTEGERS = (Type.TINY, Type.SHORT, Type.INT24, Type.LONG, Type.LONGLONG)
+_INTEGERS = (ColumnType.TINY, ColumnType.SHORT, ColumnType.INT24, ColumnType.LONG, ColumnType.LONGLONG)
 # columns of functional indexes of MySQL before 8.0.17 have a hash as their name
 _FUNCTIONAL = re.compile(r"[0-9a-f]{32}")
-_HIDDEN = (Type.LONGLONG, Type.TIMESTAMP2)
+_HIDDEN = (ColumnType.LONGLONG, ColumnType.TIMESTAMP2)
 
 
 def misfit(table: TableDefinition, given: TableMap, *, checks_null: bool = True) -> str:
@@ -108,7 +114,7 @@ def hidden_places(table: TableDefinition, given: TableMap) -> dict[int, str]:
     places = range(len(table.columns), len(given))
     if not table.versioned:
         return dict.fromkeys(places, "")
-    times = [place for place in places if given.types[place] in (Type.TIMESTAMP2, Type.LONGLONG)]
+    times = [place for place in places if given.types[place] in (ColumnType.TIMESTAMP2, ColumnType.LONGLONG)]
     return dict.fromkeys(places, "") | dict(zip(times[:2], ("start", "end"), strict=False))
 
 
@@ -131,7 +137,7 @@ def _column_misfit(column: ColumnDefinition, given: TableMap, place: int, checks
     if said is not None and said != column.unsigned and kind in _INTEGERS:
         return f"{where} has another sign in the log"
     collation = given.collations[place] if given.collations else None
-    if collation is not None and column.charset is not None and kind not in (Type.JSON,):
+    if collation is not None and column.charset is not None and kind not in (ColumnType.JSON,):
         found = charset_of(collation)
         if (
             found is not None
@@ -145,20 +151,20 @@ def _column_misfit(column: ColumnDefinition, given: TableMap, place: int, checks
     return _length_misfit(column, kind, meta, where)
 
 
-def _length_misfit(column: ColumnDefinition, kind: Type, meta: int, where: str) -> str:
+def _length_misfit(column: ColumnDefinition, kind: ColumnType, meta: int, where: str) -> str:
     expected: int | None = None
-    if kind is Type.NEWDECIMAL:
+    if kind is ColumnType.NEWDECIMAL:
         expected = (column.length or 10) << 8 | (column.scale or 0)
-    elif kind in (Type.TIME2, Type.DATETIME2, Type.TIMESTAMP2):
+    elif kind in (ColumnType.TIME2, ColumnType.DATETIME2, ColumnType.TIMESTAMP2):
         expected = column.length or 0
-    elif kind is Type.BIT:
+    elif kind is ColumnType.BIT:
         expected = 1 if column.length is None else column.length
-    elif kind in (Type.VARCHAR, Type.STRING) and column.length is not None:
+    elif kind in (ColumnType.VARCHAR, ColumnType.STRING) and column.length is not None:
         most = 1 if column.charset is None else _MOST_BYTES.get(canonical(column.charset), 1)
         expected = column.length * most
-    elif kind is Type.ENUM:
+    elif kind is ColumnType.ENUM:
         expected = 1 if len(column.labels) < 256 else 2
-    elif kind is Type.SET:
+    elif kind is ColumnType.SET:
         size = (len(column.labels) + 7) // 8
         expected = 8 if size > 4 else size
     if expected is not None and meta != expected:
@@ -169,11 +175,15 @@ def _length_misfit(column: ColumnDefinition, kind: Type, meta: int, where: str) 
 # --- definitions of maps ----------------------------------------------------------------------------------------------
 
 _WORDS = {
-    Type.TINY: "TINYINT", Type.SHORT: "SMALLINT", Type.INT24: "MEDIUMINT", Type.LONG: "INT", Type.LONGLONG: "BIGINT",
-    Type.FLOAT: "FLOAT", Type.DOUBLE: "DOUBLE", Type.NEWDECIMAL: "DECIMAL", Type.BIT: "BIT", Type.YEAR: "YEAR",
-    Type.DATE: "DATE", Type.NEWDATE: "DATE", Type.TIME: "TIME", Type.TIME2: "TIME", Type.DATETIME: "DATETIME",
-    Type.DATETIME2: "DATETIME", Type.TIMESTAMP: "TIMESTAMP", Type.TIMESTAMP2: "TIMESTAMP", Type.ENUM: "ENUM",
-    Type.SET: "SET", Type.JSON: "JSON", Type.VECTOR: "VECTOR",
+    ColumnType.TINY: "TINYINT", ColumnType.SHORT: "SMALLINT", ColumnType.INT24: "MEDIUMINT", ColumnType.LONG: "INT",
+    ColumnType.LONGLONG: "BIGINT",
+    ColumnType.FLOAT: "FLOAT", ColumnType.DOUBLE: "DOUBLE", ColumnType.NEWDECIMAL: "DECIMAL", ColumnType.BIT: "BIT",
+    ColumnType.YEAR: "YEAR",
+    ColumnType.DATE: "DATE", ColumnType.NEWDATE: "DATE", ColumnType.TIME: "TIME", ColumnType.TIME2: "TIME",
+    ColumnType.DATETIME: "DATETIME",
+    ColumnType.DATETIME2: "DATETIME", ColumnType.TIMESTAMP: "TIMESTAMP", ColumnType.TIMESTAMP2: "TIMESTAMP",
+    ColumnType.ENUM: "ENUM",
+    ColumnType.SET: "SET", ColumnType.JSON: "JSON", ColumnType.VECTOR: "VECTOR",
 }  # fmt: skip
 _GEOMETRIES = (
     "GEOMETRY", "POINT", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION",
@@ -216,25 +226,28 @@ def _of_map(given: TableMap, place: int, name: str) -> ColumnDefinition:
     charset = None if collation is None else charset_of(collation)
     charset = None if charset == "binary" else charset
     column = ColumnDefinition(name, _WORDS.get(kind, ""), charset=charset)
-    if kind in (Type.TINY, Type.SHORT, Type.INT24, Type.LONG, Type.LONGLONG) and given.unsigned[place]:
+    if (
+        kind in (ColumnType.TINY, ColumnType.SHORT, ColumnType.INT24, ColumnType.LONG, ColumnType.LONGLONG)
+        and given.unsigned[place]
+    ):
         return replace(column, words=f"{column.words} UNSIGNED")
-    if kind is Type.NEWDECIMAL:
+    if kind is ColumnType.NEWDECIMAL:
         return replace(column, length=meta >> 8, scale=meta & 255)
-    if kind in (Type.TIME2, Type.DATETIME2, Type.TIMESTAMP2):
+    if kind in (ColumnType.TIME2, ColumnType.DATETIME2, ColumnType.TIMESTAMP2):
         return replace(column, length=meta or None)
-    if kind is Type.BIT:
+    if kind is ColumnType.BIT:
         return replace(column, length=meta)
-    if kind in (Type.ENUM, Type.SET):
+    if kind in (ColumnType.ENUM, ColumnType.SET):
         labels = tuple(label.decode("utf-8", "replace") for label in given.labels[place] or ())
         literals = tuple("'" + label.replace("'", "''") + "'" for label in labels)
         return replace(column, labels=labels, literals=literals)
-    if kind is Type.GEOMETRY:
+    if kind is ColumnType.GEOMETRY:
         shape = given.geometry_types[place] if given.geometry_types else None
         return replace(column, words=_GEOMETRIES[shape] if shape is not None and shape < 8 else "GEOMETRY")
     if kind in _LONG:
         return replace(column, words=(_BYTES if charset is None else _TEXTS).get(meta, "BLOB"))
-    if kind in _VARIABLE or kind is Type.STRING:
-        short = kind is Type.STRING
+    if kind in _VARIABLE or kind is ColumnType.STRING:
+        short = kind is ColumnType.STRING
         words = ("BINARY" if short else "VARBINARY") if charset is None else ("CHAR" if short else "VARCHAR")
         most = 1 if charset is None else _MOST_BYTES.get(charset, 1)
         return replace(column, words=words, length=meta // most)

@@ -41,7 +41,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StatementEffects:
     """Effects of a statement on the reader: the versions of the captured tables that it truncates, and the records of
     its schema changes, each as bytes that only the schema's package reads."""
 
@@ -49,7 +49,7 @@ class Outcome:
     changes: Sequence[bytes] = ()
 
 
-NO_OUTCOME = Outcome()
+NO_OUTCOME = StatementEffects()
 UNCAPTURED = -1
 """The version of rows of a table that is not captured."""
 

@@ -13,7 +13,7 @@ from typing import Any
 from tailrace.errors import DecodeError
 
 
-class Type(IntEnum):
+class ColumnType(IntEnum):
     """Types of columns in the log."""
 
     DECIMAL = 0
@@ -54,19 +54,23 @@ class Type(IntEnum):
 
 
 _ONE = {
-    Type.FLOAT, Type.DOUBLE, Type.BLOB, Type.TINY_BLOB, Type.MEDIUM_BLOB, Type.LONG_BLOB, Type.JSON, Type.GEOMETRY,
-    Type.VECTOR, Type.TIMESTAMP2, Type.DATETIME2, Type.TIME2, Type.BLOB_COMPRESSED,
+    ColumnType.FLOAT, ColumnType.DOUBLE, ColumnType.BLOB, ColumnType.TINY_BLOB, ColumnType.MEDIUM_BLOB,
+    ColumnType.LONG_BLOB, ColumnType.JSON, ColumnType.GEOMETRY,
+    ColumnType.VECTOR, ColumnType.TIMESTAMP2, ColumnType.DATETIME2, ColumnType.TIME2, ColumnType.BLOB_COMPRESSED,
 }  # fmt: skip
 _TWO = {
-    Type.VARCHAR, Type.BIT, Type.NEWDECIMAL, Type.VAR_STRING, Type.STRING, Type.ENUM, Type.SET,
-    Type.VARCHAR_COMPRESSED,
+    ColumnType.VARCHAR, ColumnType.BIT, ColumnType.NEWDECIMAL, ColumnType.VAR_STRING, ColumnType.STRING,
+    ColumnType.ENUM, ColumnType.SET,
+    ColumnType.VARCHAR_COMPRESSED,
 }  # fmt: skip
 _NUMERIC = {
-    Type.TINY, Type.SHORT, Type.INT24, Type.LONG, Type.LONGLONG, Type.FLOAT, Type.DOUBLE, Type.NEWDECIMAL, Type.DECIMAL
+    ColumnType.TINY, ColumnType.SHORT, ColumnType.INT24, ColumnType.LONG, ColumnType.LONGLONG,
+    ColumnType.FLOAT, ColumnType.DOUBLE, ColumnType.NEWDECIMAL, ColumnType.DECIMAL,
 }  # fmt: skip
 _TEXT = {
-    Type.VARCHAR, Type.STRING, Type.VAR_STRING, Type.BLOB, Type.TINY_BLOB, Type.MEDIUM_BLOB, Type.LONG_BLOB,
-    Type.BLOB_COMPRESSED, Type.VARCHAR_COMPRESSED,
+    ColumnType.VARCHAR, ColumnType.STRING, ColumnType.VAR_STRING, ColumnType.BLOB, ColumnType.TINY_BLOB,
+    ColumnType.MEDIUM_BLOB, ColumnType.LONG_BLOB,
+    ColumnType.BLOB_COMPRESSED, ColumnType.VARCHAR_COMPRESSED,
 }  # fmt: skip
 
 
@@ -87,7 +91,7 @@ class TableMap:
 
     database: str
     table: str
-    types: tuple[Type, ...]
+    types: tuple[ColumnType, ...]
     meta: tuple[int, ...]
     nullable: tuple[bool, ...]
     raw: bytes
@@ -144,12 +148,12 @@ def _parse(body: bytes, is_mariadb: bool) -> TableMap:
     return TableMap(names[0], names[1], types, meta, nullable, bytes(body), **optional)
 
 
-def _described(given: bytes, described: bytes) -> tuple[tuple[Type, ...], tuple[int, ...]]:
+def _described(given: bytes, described: bytes) -> tuple[tuple[ColumnType, ...], tuple[int, ...]]:
     """Return the real types and their parameters."""
     types, meta, at = [], [], 0
     for code in given:
         try:
-            kind = Type(code)
+            kind = ColumnType(code)
         except ValueError:
             raise DecodeError(f"A column of the log has the type {code}, which is not known.") from None
         found = 0
@@ -159,19 +163,19 @@ def _described(given: bytes, described: bytes) -> tuple[tuple[Type, ...], tuple[
         elif kind in _TWO:
             first, second = described[at], described[at + 1]
             at += 2
-            if kind in (Type.STRING, Type.ENUM, Type.SET):
+            if kind in (ColumnType.STRING, ColumnType.ENUM, ColumnType.SET):
                 # the real type is in the first byte; of a long text, two bits of the length too
                 if first and first & 0x30 != 0x30:
-                    kind, found = Type(first | 0x30), second | ((first & 0x30) ^ 0x30) << 4
+                    kind, found = ColumnType(first | 0x30), second | ((first & 0x30) ^ 0x30) << 4
                 else:
-                    kind, found = Type(first) if first else kind, second
-            elif kind is Type.NEWDECIMAL:
+                    kind, found = ColumnType(first) if first else kind, second
+            elif kind is ColumnType.NEWDECIMAL:
                 found = first << 8 | second
-            elif kind is Type.BIT:
+            elif kind is ColumnType.BIT:
                 found = second * 8 + first
             else:
                 found = first | second << 8
-        elif kind is Type.TYPED_ARRAY:
+        elif kind is ColumnType.TYPED_ARRAY:
             raise DecodeError("A column of the log is an array (of a multi-valued index), which cannot be read.")
         types.append(kind)
         meta.append(found)
@@ -180,14 +184,16 @@ def _described(given: bytes, described: bytes) -> tuple[tuple[Type, ...], tuple[
     return tuple(types), tuple(meta)
 
 
-def _optional(body: bytes, types: tuple[Type, ...], is_mariadb: bool) -> dict[str, Any]:
+def _optional(body: bytes, types: tuple[ColumnType, ...], is_mariadb: bool) -> dict[str, Any]:
     """Return the fields that `binlog_row_metadata` adds."""
     count = len(types)
     # MariaDB has a sign of YEARs, MySQL has not
-    numeric = [place for place, kind in enumerate(types) if kind in _NUMERIC or (is_mariadb and kind is Type.YEAR)]
+    numeric = [
+        place for place, kind in enumerate(types) if kind in _NUMERIC or (is_mariadb and kind is ColumnType.YEAR)
+    ]
     # MariaDB takes shapes for texts, of the collation `binary`
-    texts = [place for place, kind in enumerate(types) if kind in _TEXT or (is_mariadb and kind is Type.GEOMETRY)]
-    labelled = [place for place, kind in enumerate(types) if kind in (Type.ENUM, Type.SET)]
+    texts = [place for place, kind in enumerate(types) if kind in _TEXT or (is_mariadb and kind is ColumnType.GEOMETRY)]
+    labelled = [place for place, kind in enumerate(types) if kind in (ColumnType.ENUM, ColumnType.SET)]
     unsigned: list[bool | None] = [None] * count
     collations: list[int | None] = [None] * count
     labels: list[tuple[bytes, ...] | None] = [None] * count
@@ -217,7 +223,7 @@ def _optional(body: bytes, types: tuple[Type, ...], is_mariadb: bool) -> dict[st
         elif tag == 4:
             found["names"] = tuple(text.decode() for text in _texts(value, count))
         elif tag in (5, 6):
-            kind, place = Type.SET if tag == 5 else Type.ENUM, 0
+            kind, place = ColumnType.SET if tag == 5 else ColumnType.ENUM, 0
             for column in (column for column in labelled if types[column] is kind):
                 several, place = packed(value, place)
                 listed = []
@@ -227,7 +233,7 @@ def _optional(body: bytes, types: tuple[Type, ...], is_mariadb: bool) -> dict[st
                     place += size
                 labels[column] = tuple(listed)
         elif tag == 7:
-            places = [place for place, kind in enumerate(types) if kind is Type.GEOMETRY]
+            places = [place for place, kind in enumerate(types) if kind is ColumnType.GEOMETRY]
             for place, one in zip(places, _numbers(value), strict=True):
                 geometry[place] = one
         elif tag == 8:
@@ -238,7 +244,7 @@ def _optional(body: bytes, types: tuple[Type, ...], is_mariadb: bool) -> dict[st
         elif tag == 12:
             found["visible"] = tuple(bool(value[place >> 3] << (place & 7) & 0x80) for place in range(count))
         elif tag == 13:
-            places = [place for place, kind in enumerate(types) if kind is Type.VECTOR]
+            places = [place for place, kind in enumerate(types) if kind is ColumnType.VECTOR]
             for place, one in zip(places, _numbers(value), strict=True):
                 dimensions[place] = one
     if "names" in found and not has_key:

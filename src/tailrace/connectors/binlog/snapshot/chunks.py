@@ -25,7 +25,7 @@ from tailrace.connectors.binlog.snapshot import division
 from tailrace.connectors.binlog.snapshot.keys import Key, key_columns, literal, qualified, where, within
 from tailrace.connectors.binlog.snapshot.point import HeldPoint, Point, PointTaking, RowOrigin
 from tailrace.connectors.binlog.snapshot.progress import SnapshotProgress
-from tailrace.connectors.binlog.snapshot.relay import Query, Relay, text_of_rows
+from tailrace.connectors.binlog.snapshot.relay import Relay, TaskQuery, text_of_rows
 from tailrace.connectors.binlog.snapshot.result import rows, run
 from tailrace.connectors.binlog.snapshot.rows import select_list
 from tailrace.connectors.binlog.snapshot.tasks import Consecutive, SnapshotTask, is_exact, override_error
@@ -321,7 +321,7 @@ class TableSnapshots:
         name = str(chunk.table)
         table, point = self._shown(name), progress.point
         is_whole = name in self._statements
-        query = Query(
+        query = TaskQuery(
             self._select(name) if is_whole else self._ranged(name, progress, chunk),
             "" if is_whole else _held(table),
             "" if is_whole else _form(table),

@@ -61,7 +61,7 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class TaskQuery:
     """A query of a task. `before` is run first, in the same state, and has to give the text `expected`: the definition
     of the table, which `hold` keeps from being altered. With `is_exact` no later state will do."""
 
@@ -75,7 +75,7 @@ class Query:
         return json.dumps([self.statement, self.hold, self.before, self.expected, self.is_exact])
 
     @classmethod
-    def from_json(cls, text: str) -> Query:
+    def from_json(cls, text: str) -> TaskQuery:
         return cls(*json.loads(text))
 
 
@@ -163,12 +163,12 @@ class Relay:
             with client.makefile("rb") as stream:
                 if not hmac.compare_digest(stream.read(_KEY), self._key):
                     return
-                query = Query.from_json(stream.readline().decode())
+                query = TaskQuery.from_json(stream.readline().decode())
             # a task may take its time over the rows
             client.settimeout(None)
             self._answer(client, query)
 
-    def _answer(self, client: socket.socket, query: Query) -> None:
+    def _answer(self, client: socket.socket, query: TaskQuery) -> None:
         import pymysql
 
         reader = self._free.get()
@@ -203,7 +203,7 @@ class Relay:
         log.warning("a session of the snapshot is lost: the rest of its rows is read as they are now")
         return found
 
-    def _run(self, client: socket.socket, reader: _Reader, query: Query) -> bool:
+    def _run(self, client: socket.socket, reader: _Reader, query: TaskQuery) -> bool:
         """Run a query and hand its rows on; return False if the session cannot be used again."""
         session = reader.session
         number = session.thread_id()
@@ -328,7 +328,7 @@ def reached(route: Route) -> socket.socket:
 
 
 def rows_of(
-    client: socket.socket, route: Route, query: Query, forms: Sequence[int], most_rows: int | None = None
+    client: socket.socket, route: Route, query: TaskQuery, forms: Sequence[int], most_rows: int | None = None
 ) -> Iterator[list[pa.Array]]:
     """Yield the rows of a query that runs in a session of the snapshot, as `TextRows.batches` does. Worker.
 
@@ -359,7 +359,7 @@ def rows_of(
 
 
 @contextmanager
-def alone(config: Config, query: Query, forms: Sequence[int]) -> Iterator[Iterator[list[pa.Array]]]:
+def alone(config: Config, query: TaskQuery, forms: Sequence[int]) -> Iterator[Iterator[list[pa.Array]]]:
     """Run a query in a session of its own, as tables are now, and give an iterator over its rows. Worker.
 
     Raises ConnectionFailed, PrerequisiteError, and ServerError, also for a table that was altered.

@@ -17,7 +17,7 @@ from tailrace.connectors.binlog.snapshot.reconcile import key_texts
 from tailrace.connectors.binlog.snapshot.result import ServerError, rows, run, select
 from tailrace.connectors.binlog.snapshot.rows import forms, select_list
 from tailrace.errors import ConnectionFailed
-from tailrace.events.reselection import Found, Key, Unreadable
+from tailrace.events.reselection import Found, Key, UnreadableRows
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
@@ -47,7 +47,7 @@ class PresentRows:
             run(session, "start transaction read only")
             named = key_columns(table, key)
             if not named:
-                raise Unreadable(f"cannot read {table.id} again by a key of these types")
+                raise UnreadableRows(f"cannot read {table.id} again by a key of these types")
             run(session, f"select 1 from {qualified(table)} limit 1")
             _demand(session, table, {*key, *columns})
             for low in range(0, len(keys), _AT_ONCE):
@@ -56,13 +56,13 @@ class PresentRows:
             code = error.code if isinstance(error, ServerError) else number_of(error)
             if isinstance(error, pymysql.err.MySQLError) and is_gone(error):
                 raise ConnectionFailed(f"Rows of {table.id} cannot be read again: error {code}.", _AGAIN) from None
-            raise Unreadable(f"cannot read {table.id} again: its query fails with error {code}") from None
+            raise UnreadableRows(f"cannot read {table.id} again: its query fails with error {code}") from None
         finally:
             session.close()
 
 
 def _demand(session: Connection[object], table: TableSchema, wanted: set[str]) -> None:
-    """Raise Unreadable if the types of columns differ from those of the table's version."""
+    """Raise UnreadableRows if the types of columns differ from those of the table's version."""
     found = rows(
         session,
         "select column_name, data_type from information_schema.columns where table_schema = "
@@ -73,7 +73,7 @@ def _demand(session: Connection[object], table: TableSchema, wanted: set[str]) -
         then, now = base(table.columns[table.index(name)]), kinds.get(name, "")
         # MariaDB's JSON is a text
         if then != now and (then, now) != ("json", "longtext"):
-            raise Unreadable(f"cannot read {table.id} again: its columns have changed meanwhile, or it is gone")
+            raise UnreadableRows(f"cannot read {table.id} again: its columns have changed meanwhile, or it is gone")
 
 
 def _found(

@@ -15,7 +15,7 @@ from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config
 from tailrace.connectors.binlog.dialect import DIALECTS
 from tailrace.connectors.binlog.snapshot.point import RowOrigin
-from tailrace.connectors.binlog.snapshot.relay import ALTERED, LOST, Query, Route, alone, reached, rows_of
+from tailrace.connectors.binlog.snapshot.relay import ALTERED, LOST, Route, TaskQuery, alone, reached, rows_of
 from tailrace.connectors.binlog.snapshot.result import ServerError
 from tailrace.connectors.binlog.snapshot.rows import as_reads, forms
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError, TailraceError
@@ -53,7 +53,7 @@ class SnapshotTask:
     route: Route
     table: TableSchema
     chunk: Chunk
-    query: Query
+    query: TaskQuery
     origin: RowOrigin
     settings: EventSettings
     config: Config = field(repr=False)

@@ -18,7 +18,7 @@ from tailrace.columns.batch import Boundary, ChangeBatch, Counts, Int64s
 from tailrace.columns.reduction import running
 from tailrace.connectors.changetables.log.merging import order_of
 from tailrace.connectors.changetables.log.reconcile import one_text
-from tailrace.connectors.changetables.log.tasks import Part, Source, change_batches
+from tailrace.connectors.changetables.log.tasks import Part, TaskSource, change_batches
 from tailrace.events import names
 from tailrace.events.control_records import in_java_order
 
@@ -26,7 +26,7 @@ from tailrace.events.control_records import in_java_order
 _BEGIN, _END = -1, 0
 
 
-def numbered(source: Source, parts: Sequence[Part]) -> tuple[list[Part], list[Boundary]]:
+def numbered(source: TaskSource, parts: Sequence[Part]) -> tuple[list[Part], list[Boundary]]:
     """Return the parts of one database's batch with the numbers of their changes, and the batch's boundaries in
     order."""
     orders: list[npt.NDArray[Any]] = []
@@ -65,7 +65,7 @@ def numbered(source: Source, parts: Sequence[Part]) -> tuple[list[Part], list[Bo
     return found, _boundaries(source, parts, positions, transaction, table, weight, at)
 
 
-def _scanned(source: Source, part: Part) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Int64s, Int64s]:
+def _scanned(source: TaskSource, part: Part) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Int64s, Int64s]:
     """Return for each change of a part: its place in the log, its commit, the number of its events, its time."""
     key = set(part.table.key)
     columns = part.table.columns
@@ -106,7 +106,7 @@ def _key_changes(batch: ChangeBatch) -> npt.NDArray[np.bool_]:
 
 
 def _boundaries(
-    source: Source,
+    source: TaskSource,
     parts: Sequence[Part],
     positions: npt.NDArray[Any],
     transaction: Int64s,

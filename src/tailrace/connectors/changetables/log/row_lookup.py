@@ -11,7 +11,7 @@ from tailrace.columns.table import TableSchema
 from tailrace.connectors.changetables.dialect import Dialect, KeyRange
 from tailrace.connectors.changetables.log.sessions import Retries, borrowed
 from tailrace.errors import ConnectionFailed, StatementCutOff, TailraceError
-from tailrace.events.reselection import Found, Key, Unreadable
+from tailrace.events.reselection import Found, Key, UnreadableRows
 
 # The most parameters of a statement: SQL Server allows 2,100.
 _MOST_PARAMETERS = 1000
@@ -47,13 +47,13 @@ class PresentRows:
                         found = [fetched[names.index(name)].take(taken) for name in columns]
                         yield [places[row] for row in rows], found
             except StatementCutOff as error:
-                raise Unreadable(f"cannot read {table.id} again: {error.message.rstrip('.')}") from None
+                raise UnreadableRows(f"cannot read {table.id} again: {error.message.rstrip('.')}") from None
             except ConnectionFailed as error:
                 failure += 1
                 self.retries.pause(failure, error)
                 continue
             except TailraceError as error:
-                raise Unreadable(f"cannot read {table.id} again: {error.message.rstrip('.')}") from None
+                raise UnreadableRows(f"cannot read {table.id} again: {error.message.rstrip('.')}") from None
             failure = 0
             for one in wanted:
                 left.pop(one, None)

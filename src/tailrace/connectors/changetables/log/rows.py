@@ -134,7 +134,7 @@ def skipped_rows(letters: frozenset[str], pairs: bool) -> tuple[int, ...]:
 
 
 @dataclass(slots=True)
-class Times:
+class TimesByPosition:
     """Commit times by position. A commit whose time the server does not have gets the time of the previous commit.
 
     `fallback_us` is used if the server has no time at all; `missing` counts commits without a time of their own.
@@ -146,11 +146,11 @@ class Times:
     missing: int = 0
 
     @classmethod
-    def of(cls, times: CommitTimes, fallback_us: int) -> Times:
+    def of(cls, times: CommitTimes, fallback_us: int) -> TimesByPosition:
         return cls(fixed(times.positions), times.at_us, fallback_us)
 
     @classmethod
-    def none(cls) -> Times:
+    def none(cls) -> TimesByPosition:
         """Return times for a caller that needs none."""
         return cls(np.zeros(0, "S1"), np.zeros(0, np.int64), 0)
 
@@ -185,7 +185,7 @@ def fixed(positions: pa.Array) -> npt.NDArray[Any]:
 
 
 @dataclass(slots=True)
-class Assembly:
+class RowAssembly:
     """Makes ChangeBatches from one table's rows, in order, with the state that later rows need.
 
     `serial` counts the rows of one commit and change position from 1; the two rows of an update count as two (Debezium:
@@ -196,7 +196,7 @@ class Assembly:
     """
 
     table: TableSchema
-    times: Times
+    times: TimesByPosition
     pairs: bool
     skipped: tuple[int, ...] = ()
     unsent: frozenset[str] = frozenset()

@@ -9,7 +9,7 @@ from tailrace.columns.table import TableId, TableSchema
 from tailrace.connectors.changetables.capture_history import CapturePeriod
 from tailrace.connectors.changetables.dialect import Position
 from tailrace.connectors.changetables.log.database import Database
-from tailrace.connectors.changetables.log.rows import Assembly, Times, whole
+from tailrace.connectors.changetables.log.rows import RowAssembly, TimesByPosition, whole
 from tailrace.connectors.changetables.offset import DatabaseProgress, TablesOffset
 from tailrace.connectors.changetables.position import preceding
 from tailrace.events.schema_changes import ALTER, CREATE, PrecedingChange, SchemaChange
@@ -96,11 +96,11 @@ class TableVersions:
         commit = max((end for end in ends.values() if end is not None), default=None)
         if commit is None:
             return None
-        times = Times.of(session.commit_times(preceding(commit), commit), at_us)
+        times = TimesByPosition.of(session.commit_times(preceding(commit), commit), at_us)
         found: list[PrecedingChange] = []
         for one in (capture for capture, end in ends.items() if end == commit):
             bare = TableSchema(one.source, (), ())
-            assembly = Assembly(bare, times, database.pairs, self._skipped)
+            assembly = RowAssembly(bare, times, database.pairs, self._skipped)
             for rows in whole(session.changes(one, bare, preceding(commit), commit), database.pairs):
                 batch = assembly.batch(rows)
                 if batch is not None and batch.serial is not None:

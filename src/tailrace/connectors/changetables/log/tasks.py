@@ -46,7 +46,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TaskSource:
     """The parts that every task needs to read.
 
     `at_us` is the time at which the batch was planned, in µs since 1970; `skips_unchanged` is
@@ -68,14 +68,14 @@ class Source:
         return loading.form(self.dialect.connector)
 
     def __repr__(self) -> str:
-        return "Source"
+        return "TaskSource"
 
 
 @dataclass(frozen=True, slots=True)
 class LogTask:
     """The changes of some topics, one topic after another; the parts of one topic in log order, or interleaved."""
 
-    source: Source
+    source: TaskSource
     topics: tuple[tuple[Part, ...], ...]
 
     def __repr__(self) -> str:
@@ -109,22 +109,22 @@ class LogTask:
                 yield part
 
 
-def change_batches(source: Source, parts: list[Part]) -> Iterator[ChangeBatch]:
+def change_batches(source: TaskSource, parts: list[Part]) -> Iterator[ChangeBatch]:
     """Yield the changes of one table, span after span."""
-    from tailrace.connectors.changetables.log.rows import Assembly, Times, skipped_rows, together, whole
+    from tailrace.connectors.changetables.log.rows import RowAssembly, TimesByPosition, skipped_rows, together, whole
     from tailrace.events.table_plan import table_plan
 
     skipped = skipped_rows(source.settings.skipped_operations, source.dialect.pairs)
     for part in parts:
         span = part.span
 
-        def times(part: Part = part) -> Times:
+        def times(part: Part = part) -> TimesByPosition:
             with borrowed(source.dialect, part.database) as session:
-                return Times.of(session.commit_times(part.span.after, part.span.upto), source.at_us)
+                return TimesByPosition.of(session.commit_times(part.span.after, part.span.upto), source.at_us)
 
         dialect = source.dialect
         known, exact = source.retries.run(times, _closed), bool(source.settings.blocks)
-        assembly = Assembly(part.table, known, dialect.pairs, skipped, dialect.unsent, exact)
+        assembly = RowAssembly(part.table, known, dialect.pairs, skipped, dialect.unsent, exact)
         rows = changes(source.dialect, part.database, span, part.table, source.retries, masked=exact)
         first = 0
         cuts = whole(rows, dialect.pairs)
@@ -193,7 +193,7 @@ class SnapshotTask:
     whose rows would have to be new, each with a key of its own.
     """
 
-    source: Source
+    source: TaskSource
     database: str
     table: TableSchema
     chunk: Chunk
@@ -317,7 +317,7 @@ class WindowTask:
     the table. `position` and `change` are those of the closing watermark's commit and change.
     """
 
-    source: Source
+    source: TaskSource
     database: str
     table: TableSchema
     rows: bytes
@@ -350,7 +350,7 @@ class WindowTask:
 class SchemaTask:
     """The records of new table versions, for the topic of schema changes."""
 
-    source: Source
+    source: TaskSource
     changes: tuple[SchemaChange, ...]
 
     def __repr__(self) -> str:

@@ -21,7 +21,7 @@ from tailrace.connectors.changetables.capture_history import CaptureHistory, Cap
 from tailrace.connectors.changetables.dialect import Key, KeyRange, Position, Session
 from tailrace.connectors.changetables.log.past_rows import PastRows, PastRowsBuilder
 from tailrace.connectors.changetables.log.sessions import borrowed, changes
-from tailrace.connectors.changetables.log.tasks import Source
+from tailrace.connectors.changetables.log.tasks import TaskSource
 from tailrace.errors import PositionLost, PrerequisiteError, SpoolFailed
 from tailrace.process.runtime import THREADS, Runtime
 from tailrace.snapshot.signals import WINDOW_CLOSE
@@ -102,7 +102,7 @@ class HeldTask:
     meanwhile, and the errors of sessions.
     """
 
-    source: Source
+    source: TaskSource
     database: str
     parts: tuple[HeldPart, ...]
     signals: SignalTable

@@ -16,7 +16,7 @@ from tailrace.columns.table import TableId, TableSchema
 from tailrace.connectors.changetables.capture_history import CapturePeriod
 from tailrace.connectors.changetables.dialect import Key, KeyRange
 from tailrace.connectors.changetables.log.database import Database
-from tailrace.connectors.changetables.log.tasks import SnapshotTask, Source
+from tailrace.connectors.changetables.log.tasks import SnapshotTask, TaskSource
 from tailrace.connectors.changetables.offset import DatabaseProgress, SnapshotChunk, TablesSnapshot
 from tailrace.log.contracts import Task
 from tailrace.process.runtime import THREADS, Runtime
@@ -149,7 +149,9 @@ class TableSnapshots:
             return None
         return end
 
-    def tasks(self, snapshot: TablesSnapshot, reached: Mapping[str, DatabaseProgress], source: Source) -> list[Task]:
+    def tasks(
+        self, snapshot: TablesSnapshot, reached: Mapping[str, DatabaseProgress], source: TaskSource
+    ) -> list[Task]:
         """Return the tasks of the chunks of the batch that ends with `snapshot`."""
         tasks: list[Task] = []
         for one in snapshot.chunks:

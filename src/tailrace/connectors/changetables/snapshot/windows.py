@@ -23,7 +23,7 @@ from tailrace.connectors.changetables.capture_history import CaptureHistory, Cap
 from tailrace.connectors.changetables.dialect import DELETE, Dialect, Key, KeyRange, Position, Session
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.ipc import to_ipc
-from tailrace.connectors.changetables.log.tasks import Source, WindowTask
+from tailrace.connectors.changetables.log.tasks import TaskSource, WindowTask
 from tailrace.connectors.changetables.offset import DatabaseProgress
 from tailrace.connectors.changetables.position import Newest, Read, read_to
 from tailrace.connectors.changetables.snapshot.initial import with_columns
@@ -83,8 +83,8 @@ class ClosingPlace:
 
 
 RowsWindow = Window[LogPlace, WindowRows, ClosingPlace]
-WindowPart = Callable[[Source], WindowTask]
-"""A function that makes a window's task from the Source of a batch."""
+WindowPart = Callable[[TaskSource], WindowTask]
+"""A function that makes a window's task from the TaskSource of a batch."""
 Incremental = Windows[LogPlace, LogPlace, WindowRows, ClosingPlace, Changes, WindowPart]
 
 
@@ -262,10 +262,10 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, ClosingPlace, Ch
         return found
 
     def _inserted(self, span: PeriodPart) -> Iterator[tuple[Signal, str]]:
-        from tailrace.connectors.changetables.log.rows import Assembly, Times, whole
+        from tailrace.connectors.changetables.log.rows import RowAssembly, TimesByPosition, whole
 
         table = _first_columns(span.era, 3)
-        assembly = Assembly(table, Times.none(), self._pairs)
+        assembly = RowAssembly(table, TimesByPosition.none(), self._pairs)
         rows = self._session.changes(span.era.capture, table, span.after, span.upto)
         for cut in whole(rows, self._pairs):
             batch = assembly.batch(cut)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tailrace.connectors.mongodb.documents.extended import Document
+    from tailrace.connectors.mongodb.documents.extended import ExtendedDocument
     from tailrace.records.layout import RecordLayout, Struct
     from tailrace.records.transform import Rewritten
 
@@ -18,22 +18,22 @@ def opened(record: RecordLayout, made: Callable[[Struct], Rewritten], text: str)
     return rows.opened(record, made, text)
 
 
-def read(text: str) -> Document:
+def read(text: str) -> ExtendedDocument:
     """Return the document of a text from an event or from `write`. Worker. Raises ConversionError."""
     from tailrace.connectors.mongodb.documents import extended
 
-    found: Document = extended.read(text)
+    found: ExtendedDocument = extended.read(text)
     return found
 
 
-def write(document: Document) -> str:
+def write(document: ExtendedDocument) -> str:
     """Return a document as text, in the form of `after` and `before`. Worker."""
     from tailrace.connectors.mongodb.documents import extended
 
     return extended.write(document)
 
 
-def state_after(before: Document | None, payload: dict[str, Any]) -> Document | None:
+def state_after(before: ExtendedDocument | None, payload: dict[str, Any]) -> ExtendedDocument | None:
     """Return the document after an event; see `states.state_after`. Worker. Raises ConversionError."""
     from tailrace.connectors.mongodb.documents import states
 

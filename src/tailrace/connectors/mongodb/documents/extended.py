@@ -40,8 +40,8 @@ class TypedValue:
     value: Any
 
 
-class Document(dict[str, Any]):
-    """A document: its fields in order. Values are str, int (an int32), float, bool, None, list, Document and
+class ExtendedDocument(dict[str, Any]):
+    """A document: its fields in order. Values are str, int (an int32), float, bool, None, list, ExtendedDocument and
     TypedValue."""
 
     __slots__ = ()
@@ -69,26 +69,26 @@ def _date(value: Any) -> TypedValue | None:
 
 
 def _binary(value: Any) -> TypedValue | None:
-    if isinstance(value, Document) and set(value) == {"base64", "subType"} and _are_texts(*value.values()):
+    if isinstance(value, ExtendedDocument) and set(value) == {"base64", "subType"} and _are_texts(*value.values()):
         return TypedValue("binary", (base64.b64decode(value["base64"]), int(value["subType"], 16)))
     return None
 
 
 def _timestamp(value: Any) -> TypedValue | None:
-    if isinstance(value, Document) and list(value) == ["t", "i"]:
+    if isinstance(value, ExtendedDocument) and list(value) == ["t", "i"]:
         seconds, order = (part.value if isinstance(part, TypedValue) else part for part in value.values())
         return TypedValue("timestamp", (seconds, order)) if type(seconds) is type(order) is int else None
     return None
 
 
 def _regex(value: Any) -> TypedValue | None:
-    if isinstance(value, Document) and list(value) == ["pattern", "options"] and _are_texts(*value.values()):
+    if isinstance(value, ExtendedDocument) and list(value) == ["pattern", "options"] and _are_texts(*value.values()):
         return TypedValue("regex", (value["pattern"], value["options"]))
     return None
 
 
 def _pointer(value: Any) -> TypedValue | None:
-    if isinstance(value, Document) and list(value) == ["$ref", "$id"] and isinstance(value["$ref"], str):
+    if isinstance(value, ExtendedDocument) and list(value) == ["$ref", "$id"] and isinstance(value["$ref"], str):
         inner = value["$id"]
         if isinstance(inner, TypedValue) and inner.kind == "objectId":
             return TypedValue("dbPointer", (value["$ref"], inner.value))
@@ -129,7 +129,7 @@ def _pair(names: tuple[str, ...], first: Any, second: Any) -> TypedValue | None:
         return TypedValue("binary", (base64.b64decode(first), subtype))
     if names == ("$regex", "$options") and _are_texts(first, second):
         return TypedValue("regex", (first, second))
-    if names == ("$code", "$scope") and isinstance(first, str) and isinstance(second, Document):
+    if names == ("$code", "$scope") and isinstance(first, str) and isinstance(second, ExtendedDocument):
         return TypedValue("scopedCode", (first, second))
     return None
 
@@ -144,7 +144,7 @@ def _object(pairs: list[tuple[str, Any]]) -> Any:
             found = _pair((pairs[0][0], pairs[1][0]), pairs[0][1], pairs[1][1])
         if found is not None:
             return found
-    return Document(pairs)
+    return ExtendedDocument(pairs)
 
 
 def _integer(text: str) -> Any:
@@ -179,7 +179,7 @@ def write(value: Any) -> str:
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, list):
         return "[" + ",".join(map(write, value)) + "]"
-    if isinstance(value, Document):
+    if isinstance(value, ExtendedDocument):
         return "{" + ",".join(f'"{escaped(name, STRICT)}": {write(inner)}' for name, inner in value.items()) + "}"
     return _write_typed(value.kind, value.value)
 

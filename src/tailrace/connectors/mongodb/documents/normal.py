@@ -10,20 +10,20 @@ import re
 import struct
 from typing import Any
 
-from tailrace.connectors.mongodb.documents.extended import Document, TypedValue, read
+from tailrace.connectors.mongodb.documents.extended import ExtendedDocument, TypedValue, read
 from tailrace.connectors.mongodb.values import fields
-from tailrace.connectors.mongodb.values.json_forms import KEY, KEY_1_1, Form
+from tailrace.connectors.mongodb.values.json_forms import KEY, KEY_1_1, JsonForm
 from tailrace.connectors.mongodb.values.plain_json import plain_text
 from tailrace.errors import ConversionError
 
 
-def normal(data: bytes, kind: int, place: int, form: Form) -> tuple[int, bytes]:
+def normal(data: bytes, kind: int, place: int, form: JsonForm) -> tuple[int, bytes]:
     """Return the type and the bytes of the value that the text of the value at `place` means, in the given form.
 
     Raises ConversionError and DecodeError.
     """
     value = read(plain_text(data, kind, place, form))
-    if kind == fields.DOCUMENT and form not in (KEY, KEY_1_1) and not isinstance(value, Document):
+    if kind == fields.DOCUMENT and form not in (KEY, KEY_1_1) and not isinstance(value, ExtendedDocument):
         # a document with only the fields of a wrapper was read as the wrapped value
         raise ConversionError("An event's document has the form of a single value of extended JSON.")
     try:
@@ -45,7 +45,7 @@ def encoded(value: Any) -> tuple[int, bytes]:
         return fields.DOUBLE, struct.pack("<d", value)
     if value is None:
         return fields.NULL, b""
-    if isinstance(value, Document):
+    if isinstance(value, ExtendedDocument):
         return fields.DOCUMENT, _document(value.items())
     if isinstance(value, list):
         return fields.ARRAY, _document((str(number), item) for number, item in enumerate(value))

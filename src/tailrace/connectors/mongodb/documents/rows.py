@@ -8,7 +8,7 @@ from functools import partial
 
 from tailrace.connectors.mongodb.documents.shapes import Shaper, struct
 from tailrace.connectors.mongodb.documents.tree import Branch, DocumentStyle, Leaves, shape_column, tree_of
-from tailrace.records.layout import Column, RecordLayout, Struct
+from tailrace.records.layout import BlockColumn, RecordLayout, Struct
 from tailrace.records.transform import RefusedRecord, Rewritten, VaryingLayout
 
 _IMAGE = "after"
@@ -19,7 +19,7 @@ def opened(record: RecordLayout, made: Callable[[Struct], Rewritten], text: str)
     envelope = record.value
     assert isinstance(envelope, Struct)
     node = envelope.part(_IMAGE)
-    if not isinstance(node, Column) or node.name != _IMAGE:
+    if not isinstance(node, BlockColumn) or node.name != _IMAGE:
         raise RefusedRecord("The document in the field after was changed by another transform, or there is none")
     manner = DocumentStyle(whole=text)
     return VaryingLayout(shape_column(_IMAGE, manner), partial(_of_shape, node.type.name, made, manner))

@@ -28,7 +28,7 @@ from tailrace.connectors.mongodb.values import fields, shape_kernels, text_kerne
 from tailrace.connectors.mongodb.values.extended_json import json_texts
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.connectors.mongodb.values.indentation import indented
-from tailrace.connectors.mongodb.values.json_forms import CANONICAL, Form
+from tailrace.connectors.mongodb.values.json_forms import CANONICAL, JsonForm
 from tailrace.connectors.mongodb.values.shape_kernels import WalkRules
 from tailrace.connectors.mongodb.values.text_kernels import OPTIONS, PATTERN, WHOLE
 from tailrace.errors import ConversionError
@@ -55,14 +55,14 @@ class ValueSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ImageRules:
     """The rules to read the values of an image.
 
     `form` is the form of their text in events. `is_patch` is True if the top-level names are operators, `turned` if
     UUIDs have Java's old byte order, `is_key` for keys.
     """
 
-    form: Form
+    form: JsonForm
     narrow: bool = False
     is_patch: bool = False
     turned: bool = False
@@ -72,7 +72,7 @@ class Rules:
 class ShapedColumn:
     """The values of an image in a block, by their shapes. Raises ConversionError and DecodeError."""
 
-    def __init__(self, source: ValueSource, rules: Rules, manner: DocumentStyle) -> None:
+    def __init__(self, source: ValueSource, rules: ImageRules, manner: DocumentStyle) -> None:
         self._rules, self._manner = rules, manner
         self._told = _told(source, rules, manner)
         known = pc.dictionary_encode(self._told.shapes)
@@ -135,7 +135,7 @@ def _name(text: str) -> Bytes:
     return readonly(np.array(list(text.encode()), np.uint8))
 
 
-def _told(source: ValueSource, rules: Rules, manner: DocumentStyle) -> _Told:
+def _told(source: ValueSource, rules: ImageRules, manner: DocumentStyle) -> _Told:
     """Walk over values. Values that the kernel cannot read from BSON are first normalised through their text."""
     reading = WalkRules(
         rules.narrow,
@@ -157,7 +157,7 @@ def _told(source: ValueSource, rules: Rules, manner: DocumentStyle) -> _Told:
     return _with_plain(source, rules, manner, told, left)
 
 
-def _with_plain(source: ValueSource, rules: Rules, manner: DocumentStyle, told: _Told, left: Bytes) -> _Told:
+def _with_plain(source: ValueSource, rules: ImageRules, manner: DocumentStyle, told: _Told, left: Bytes) -> _Told:
     """Repeat the walk for the marked values, normalised through their text."""
     content = source.data.tobytes()
     size = len(content)
@@ -208,7 +208,7 @@ class _Group:
 class _Maker:
     """Makes arrays of values at places of a buffer, -1 for none."""
 
-    def __init__(self, data: Bytes, rules: Rules, manner: DocumentStyle) -> None:
+    def __init__(self, data: Bytes, rules: ImageRules, manner: DocumentStyle) -> None:
         self._data, self._rules, self._manner = data, rules, manner
 
     def scalars(self, places: Int64s, kinds: Bytes, kind: LogicalType, part: int, masked: bool) -> pa.Array:

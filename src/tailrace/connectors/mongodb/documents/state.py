@@ -16,7 +16,7 @@ from tailrace.connectors.mongodb.documents.options import AddedField, UnwrapSett
 from tailrace.connectors.mongodb.documents.shapes import BOOLEAN, STRING, Fields, Shaper, flattened, is_left_out, struct
 from tailrace.connectors.mongodb.documents.tree import Branch, DocumentStyle, Leaves, shape_column, tree_of
 from tailrace.errors import ConfigError, ConversionError
-from tailrace.records.layout import Column, Constant, Header, Node, RecordLayout, Struct
+from tailrace.records.layout import BlockColumn, Constant, Header, Node, RecordLayout, Struct
 from tailrace.records.transform import RefusedRecord, Rewritten, VaryingLayout
 
 _NAME = "ExtractNewDocumentState"
@@ -254,7 +254,7 @@ def _without(tree: Branch, *names: str) -> Branch:
 
 
 def _is_image(node: Node | None, image: str) -> bool:
-    return isinstance(node, Column) and node.name == image
+    return isinstance(node, BlockColumn) and node.name == image
 
 
 def _constant(node: Node | None) -> str:
@@ -282,9 +282,9 @@ def _part(within: Node | None, name: str) -> Node | None:
     if isinstance(within, Struct):
         return within.part(name)
     kind = None if within is None else next((one.type for one in within.type.fields if one.name == name), None)
-    if kind is None or not isinstance(within, Column):
+    if kind is None or not isinstance(within, BlockColumn):
         return None
-    return Column(f"{within.name}.{name}", kind, within.by)
+    return BlockColumn(f"{within.name}.{name}", kind, within.by)
 
 
 def _typed(node: Node, kind: LogicalType) -> Node:

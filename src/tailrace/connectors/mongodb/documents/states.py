@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tailrace.connectors.mongodb.documents.extended import Document, TypedValue, read
+from tailrace.connectors.mongodb.documents.extended import ExtendedDocument, TypedValue, read
 from tailrace.errors import ConversionError
 
 _REMOVED = object()
 
 
-def state_after(before: Document | None, payload: dict[str, Any]) -> Document | None:
+def state_after(before: ExtendedDocument | None, payload: dict[str, Any]) -> ExtendedDocument | None:
     """Return the document after an event, of either format; None if there is none, or if it cannot be known.
 
     `before` is the document after all earlier events, None if they left none; it may be modified. An update without a
@@ -32,17 +32,21 @@ def state_after(before: Document | None, payload: dict[str, Any]) -> Document | 
         description = payload["updateDescription"]
         if before is None or description is None:
             return None
-        updated = Document() if description["updatedFields"] is None else _document(read(description["updatedFields"]))
+        updated = (
+            ExtendedDocument()
+            if description["updatedFields"] is None
+            else _document(read(description["updatedFields"]))
+        )
         sizes = [(part["field"], part["size"]) for part in description["truncatedArrays"] or ()]
         return described(before, updated, description["removedFields"] or [], sizes)
     patch = _document(read(payload["patch"]))
     return patched(before, patch)
 
 
-def patched(before: Document | None, patch: Document) -> Document | None:
+def patched(before: ExtendedDocument | None, patch: ExtendedDocument) -> ExtendedDocument | None:
     """Return the document after the `o` of an update in the oplog: `$set` and `$unset`, a diff, or the whole
     document."""
-    if patch.get("$v") == 2 and isinstance(patch.get("diff"), Document):
+    if patch.get("$v") == 2 and isinstance(patch.get("diff"), ExtendedDocument):
         if before is None:
             return None
         diff = patch["diff"]
@@ -65,7 +69,9 @@ def patched(before: Document | None, patch: Document) -> Document | None:
     return before
 
 
-def described(before: Document, updated: Document, removed: list[str], sizes: list[tuple[str, int]]) -> Document:
+def described(
+    before: ExtendedDocument, updated: ExtendedDocument, removed: list[str], sizes: list[tuple[str, int]]
+) -> ExtendedDocument:
     """Return the document after an update as a change stream describes it."""
     for path in removed:
         _remove(before, path)
@@ -79,7 +85,7 @@ def described(before: Document, updated: Document, removed: list[str], sizes: li
     return before
 
 
-def _differing(before: Document, diff: Document) -> Document:
+def _differing(before: ExtendedDocument, diff: ExtendedDocument) -> ExtendedDocument:
     """Return a document after a diff of `$v: 2`: d(elete), u(pdate), i(nsert), and s with a name for a diff of that
     field."""
     for part in diff:
@@ -101,9 +107,9 @@ def _differing(before: Document, diff: Document) -> Document:
     return before
 
 
-def _changed(value: Any, diff: Document) -> Any:
+def _changed(value: Any, diff: ExtendedDocument) -> Any:
     if not diff.get("a"):
-        if not isinstance(value, Document):
+        if not isinstance(value, ExtendedDocument):
             raise _unfit()
         return _differing(value, diff)
     if not isinstance(value, list):
@@ -139,7 +145,7 @@ def _child(container: Any, name: str) -> Any:
         if not name.isdigit():
             raise _unfit()
         return container[int(name)] if int(name) < len(container) else _REMOVED
-    if isinstance(container, Document):
+    if isinstance(container, ExtendedDocument):
         return container.get(name, _REMOVED)
     return _REMOVED
 
@@ -155,36 +161,36 @@ def _assign(container: Any, name: str, value: Any) -> None:
         if not name.isdigit():
             raise _unfit()
         _set_item(container, int(name), value)
-    elif isinstance(container, Document):
+    elif isinstance(container, ExtendedDocument):
         container[name] = value
     else:
         raise _unfit()
 
 
-def _put(document: Document, path: str, value: Any) -> None:
+def _put(document: ExtendedDocument, path: str, value: Any) -> None:
     *way, last = path.split(".")
     container: Any = document
     for name in way:
         inner = _child(container, name)
         if inner is _REMOVED:
-            inner = Document()
+            inner = ExtendedDocument()
             _assign(container, name, inner)
         container = inner
     _assign(container, last, value)
 
 
-def _remove(document: Document, path: str) -> None:
+def _remove(document: ExtendedDocument, path: str) -> None:
     *way, last = path.split(".")
     container = _inner(document, way)
-    if isinstance(container, Document):
+    if isinstance(container, ExtendedDocument):
         container.pop(last, None)
     elif isinstance(container, list) and last.isdigit() and int(last) < len(container):
         # the item becomes null, so that the others keep their places
         container[int(last)] = None
 
 
-def _document(value: Any) -> Document:
-    if not isinstance(value, Document):
+def _document(value: Any) -> ExtendedDocument:
+    if not isinstance(value, ExtendedDocument):
         kind = value.kind if isinstance(value, TypedValue) else "value"
         raise ConversionError(f"The text of a document in an event is a {kind}.")
     return value

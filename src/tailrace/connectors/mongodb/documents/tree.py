@@ -12,7 +12,7 @@ from functools import lru_cache
 from tailrace.columns.logical import BYTES, LogicalType
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.text_kernels import WHOLE
-from tailrace.records.layout import Column
+from tailrace.records.layout import BlockColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class DocumentStyle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShapeColumn(Column):
+class ShapeColumn(BlockColumn):
     """The shapes of an image; null if there is none."""
 
     image: str
@@ -80,7 +80,7 @@ class ShapeColumn(Column):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeafColumn(Column):
+class LeafColumn(BlockColumn):
     """The values at leaves of one key, in documents of all shapes that have such a leaf; arbitrary for other documents.
 
     `part` is the part of a value that is shown, `tree` the kind of value at the leaf.

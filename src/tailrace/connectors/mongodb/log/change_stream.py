@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tailrace.connectors.mongodb.log.commands import Commands
-from tailrace.connectors.mongodb.log.indexed_run import IndexedRun, Namespace, Rows, encoded, numbered
+from tailrace.connectors.mongodb.log.indexed_run import ChangeArrays, IndexedRun, Namespace, encoded, numbered
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces, split
-from tailrace.connectors.mongodb.log.position import Position, Read
+from tailrace.connectors.mongodb.log.position import ChangePosition, Read
 from tailrace.connectors.mongodb.log.server_filter import stage
-from tailrace.connectors.mongodb.server.raw import BATCH, Answer, RawCursor
+from tailrace.connectors.mongodb.server.raw import BATCH, CursorBatch, RawCursor
 from tailrace.connectors.mongodb.server.routers import is_sharded
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
@@ -123,7 +123,7 @@ class ChangeStreamFeed:
         self._await_ms = await_ms
         self._client: MongoClient[Any] | None = None
         self._cursor: RawCursor | None = None
-        self._reached = Position()
+        self._reached = ChangePosition()
         self._counted = (0, 0)
         # the fragments of a split event that have arrived, until the last one comes
         self._fragments: list[bytes] = []
@@ -132,7 +132,7 @@ class ChangeStreamFeed:
         self.answered_at = 0
         """The server's operation time in its latest answer, which may be ahead of what it has sent; 0 before."""
 
-    def open(self, position: Position) -> None:
+    def open(self, position: ChangePosition) -> None:
         """Begin after `position`, with the next `read`."""
         from bson.raw_bson import RawBSONDocument
         from bson.timestamp import Timestamp
@@ -183,7 +183,7 @@ class ChangeStreamFeed:
             self.open(self._reached)
         return found
 
-    def _prove(self, answer: Answer) -> None:
+    def _prove(self, answer: CursorBatch) -> None:
         """Update `caught_up_at` after an answer.
 
         An empty answer proves that the server has searched the log up to the time in its token. This does not hold for
@@ -198,7 +198,7 @@ class ChangeStreamFeed:
         time = token_time(answer.token)
         self.caught_up_at = max(self.caught_up_at, earlier if time is None else time)
 
-    def _run(self, answer: Answer) -> IndexedRun | None:
+    def _run(self, answer: CursorBatch) -> IndexedRun | None:
         data, starts = answer.data, answer.starts
         places, kinds = fields.locate(data, starts, _EVENT)
         if (places[4] >= 0).any():
@@ -218,7 +218,7 @@ class ChangeStreamFeed:
         counted = (int(time[-1]), int(number[-1])) if len(number) else self._counted
         namespace = self._numbers(data, places[3][changes])
         tokens = places[0][changes]
-        rows = Rows(data, starts[changes], time, number, op[changes], namespace)
+        rows = ChangeArrays(data, starts[changes], time, number, op[changes], namespace)
         reached = self._behind(answer, data, places[0], counted)
         # a later change may have the same timestamp as a token
         self._counted = counted if reached.key == self._reached.key else reached.key
@@ -228,7 +228,7 @@ class ChangeStreamFeed:
         captured = np.flatnonzero(rows.namespace >= 0)
         return IndexedRun.of(rows.part(captured), Read(reached), tokens[captured], len(answer.data))
 
-    def _behind(self, answer: Answer, data: Bytes, ids: Int64s, counted: tuple[int, int]) -> Position:
+    def _behind(self, answer: CursorBatch, data: Bytes, ids: Int64s, counted: tuple[int, int]) -> ChangePosition:
         """Return the position after the answer: that of the batch's own token, or of the last event.
 
         `counted` are the time and the number of the last change that was sent.
@@ -247,7 +247,7 @@ class ChangeStreamFeed:
         known = token_time(token)
         if known is not None and known > time:
             time, number = known, 0
-        return Position(time, number, base64.b64encode(token).decode())
+        return ChangePosition(time, number, base64.b64encode(token).decode())
 
     @staticmethod
     def _ops(data: Bytes, places: Int64s, kinds: Bytes) -> Bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrace.connectors.mongodb.log.indexed_run import Flags
-from tailrace.connectors.mongodb.server.raw import Answer
+from tailrace.connectors.mongodb.server.raw import CursorBatch
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.errors import DecodeError
@@ -43,7 +43,7 @@ class Entries:
     previous_kind: Bytes
 
 
-def located(answer: Answer) -> Entries:
+def located(answer: CursorBatch) -> Entries:
     data, starts = answer.data, answer.starts
     places, kinds = fields.locate(data, starts, _ENTRY)
     if (kinds[0] != fields.TIMESTAMP).any() or (kinds[1] != fields.STRING).any():

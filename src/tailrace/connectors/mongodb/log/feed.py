@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tailrace.connectors.mongodb.log.indexed_run import IndexedRun, Rows
-from tailrace.connectors.mongodb.log.position import Committed, Position, Read
+from tailrace.connectors.mongodb.log.indexed_run import ChangeArrays, IndexedRun
+from tailrace.connectors.mongodb.log.position import ChangePosition, Committed, Read
 from tailrace.connectors.mongodb.server.connection import retries
 from tailrace.connectors.mongodb.server.faults import explained_error, is_passing
 from tailrace.errors import SpoolFailed
@@ -29,7 +29,7 @@ class ChangeSource(Protocol):
     answered_at: int
     """The server's operation time in its latest answer, which may be ahead of what it has sent."""
 
-    def open(self, position: Position) -> None:
+    def open(self, position: ChangePosition) -> None:
         """Begin after `position`, with the next `read`; also after an error."""
         ...
 
@@ -60,7 +60,7 @@ class ReaderSettings:
         return cls(given or MEMORY_LIMIT, 0 if given else DISK_LIMIT, *retries(config))
 
 
-class MongoFeed(contracts.LogFeed[Position, Committed, Rows]):
+class MongoFeed(contracts.LogFeed[ChangePosition, Committed, ChangeArrays]):
     """The changes of `source` after `start`.
 
     A server's answer cannot be hurried: it comes when something has changed, or after a while. The server keeps a
@@ -71,7 +71,9 @@ class MongoFeed(contracts.LogFeed[Position, Committed, Rows]):
     # the number of answers
     progress = 0
 
-    def __init__(self, source: ChangeSource, start: Position, settings: ReaderSettings = ReaderSettings()) -> None:
+    def __init__(
+        self, source: ChangeSource, start: ChangePosition, settings: ReaderSettings = ReaderSettings()
+    ) -> None:
         self.start = start
         self.settings = settings
         self._source = source
@@ -86,7 +88,9 @@ class MongoFeed(contracts.LogFeed[Position, Committed, Rows]):
         # runs that were read but not kept come again
         self._source.caught_up_at = self._read_to
 
-    def read(self, is_asked: bool, is_hurried: Callable[[], bool]) -> contracts.Step[Position, Rows] | None:
+    def read(
+        self, is_asked: bool, is_hurried: Callable[[], bool]
+    ) -> contracts.Step[ChangePosition, ChangeArrays] | None:
         run = self._source.read()
         self.progress += 1
         if run is not None:
@@ -95,7 +99,7 @@ class MongoFeed(contracts.LogFeed[Position, Committed, Rows]):
         self.is_behind = False
         return None
 
-    def keep(self, step: contracts.Step[Position, Rows]) -> None:
+    def keep(self, step: contracts.Step[ChangePosition, ChangeArrays]) -> None:
         run = step.run
         assert isinstance(run, IndexedRun)
         self.reached_position = run.reached
@@ -115,19 +119,19 @@ class MongoFeed(contracts.LogFeed[Position, Committed, Rows]):
         of = self.settings
         return Setback("session", text, of.max_retries, of.first_delay, of.retry_delay, end)
 
-    def has_read(self, target: Position) -> bool:
+    def has_read(self, target: ChangePosition) -> bool:
         # the first answer proves that this is the log that was read before
         return self.progress > 0 and (self._read_to >= target.time or self.reached_position.time > target.time)
 
-    def has_passed(self, position: Position) -> bool:
+    def has_passed(self, position: ChangePosition) -> bool:
         return not self.reached_position.is_before(position) or self._read_to > position.time
 
-    def reached(self, start: Position) -> Position:
+    def reached(self, start: ChangePosition) -> ChangePosition:
         reached = self.reached_position
         # a token may advance while the known time does not
         behind = start.is_before(reached) or (start.key == reached.key and start.token != reached.token)
         return reached if behind else start
 
-    def head(self) -> Position:
+    def head(self) -> ChangePosition:
         """Return the known end of the server's log while a backlog is being read."""
-        return Position(self._source.answered_at if self.is_behind else 0)
+        return ChangePosition(self._source.answered_at if self.is_behind else 0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.connectors.mongodb.log.position import Position, Read
+from tailrace.connectors.mongodb.log.position import ChangePosition, Read
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.kernels.buffers import readonly
@@ -22,7 +22,7 @@ Namespace = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows(Arrays):
+class ChangeArrays(Arrays):
     """Changes in the order of the log: `data[at[i]:]` is the document of change i.
 
     The document is an entry of the oplog, an operation of a transaction within an entry, or a change event. `time` and
@@ -47,12 +47,12 @@ class Rows(Arrays):
     def __len__(self) -> int:
         return len(self.at)
 
-    def compacted(self) -> Rows:
+    def compacted(self) -> ChangeArrays:
         """Return a copy over a buffer that holds nothing else."""
         data, offsets = fields.gathered(self.data, self.at)
         return replace(self, data=data, at=offsets[:-1])
 
-    def first_after(self, position: Position) -> int:
+    def first_after(self, position: ChangePosition) -> int:
         """Return the index of the first change after `position`."""
         low = int(self.time.searchsorted(position.time, side="left"))
         high = int(self.time.searchsorted(position.time, side="right"))
@@ -60,14 +60,14 @@ class Rows(Arrays):
 
 
 @dataclass(frozen=True, slots=True)
-class IndexedRun(contracts.IndexedRun[Position, Rows]):
+class IndexedRun(contracts.IndexedRun[ChangePosition, ChangeArrays]):
     """The captured `rows` of an answer, and `reached`, the position after everything in the answer.
 
     `tokens` are the places of the rows' resume tokens in `token_data`, which is the rows' data unless that is on disk;
     None for an oplog. `read_bytes` is the size of the answer. `bounds` are the cumulative sizes of the rows in bytes.
     """
 
-    rows: Rows
+    rows: ChangeArrays
     reached: Read
     tokens: Int64s | None
     read_bytes: int
@@ -75,7 +75,7 @@ class IndexedRun(contracts.IndexedRun[Position, Rows]):
     token_data: Bytes
 
     @classmethod
-    def of(cls, rows: Rows, reached: Read, tokens: Int64s | None, read_bytes: int) -> IndexedRun:
+    def of(cls, rows: ChangeArrays, reached: Read, tokens: Int64s | None, read_bytes: int) -> IndexedRun:
         bounds = np.cumsum(fields.sizes_of(rows.data, rows.at))
         return cls(rows, reached, tokens, read_bytes, bounds, rows.data)
 
@@ -86,7 +86,7 @@ class IndexedRun(contracts.IndexedRun[Position, Rows]):
     def data(self) -> Bytes:
         return self.rows.data
 
-    def first_after(self, position: Position) -> int:
+    def first_after(self, position: ChangePosition) -> int:
         return self.rows.first_after(position)
 
     def position(self, row: int) -> Read:
@@ -94,11 +94,13 @@ class IndexedRun(contracts.IndexedRun[Position, Rows]):
         rows = self.rows
         if self.tokens is not None:
             token = encoded(self.token_data, int(self.tokens[row]))
-            return Read(Position(int(rows.time[row]), int(rows.number[row]), token))
+            return Read(ChangePosition(int(rows.time[row]), int(rows.number[row]), token))
         known = rows.hash is not None and rows.hashed is not None and bool(rows.hashed[row])
         number = int(rows.hash[row]) if known and rows.hash is not None else None
         term = -1 if rows.term is None else int(rows.term[row])
-        return Read(Position(int(rows.time[row]), int(rows.number[row]), hash=number, term=None if term < 0 else term))
+        return Read(
+            ChangePosition(int(rows.time[row]), int(rows.number[row]), hash=number, term=None if term < 0 else term)
+        )
 
     def size(self, first: int, last: int) -> int:
         return int(self.bounds[last - 1] - self._before(first)) if first < last else 0
@@ -106,10 +108,10 @@ class IndexedRun(contracts.IndexedRun[Position, Rows]):
     def _before(self, row: int) -> int:
         return int(self.bounds[row - 1]) if row else 0
 
-    def cut(self, row: int, start: Position) -> Position:
+    def cut(self, row: int, start: ChangePosition) -> ChangePosition:
         return self.position(row)
 
-    def leads_to(self, before: Position) -> Position:
+    def leads_to(self, before: ChangePosition) -> ChangePosition:
         return self.reached if before.is_before(self.reached) else before
 
     def without_data(self) -> IndexedRun:
@@ -129,12 +131,12 @@ class IndexedRun(contracts.IndexedRun[Position, Rows]):
         data = read(low, int(ends.max()))
         return replace(self, rows=replace(self.rows, data=readonly(data), at=self.rows.at - low))
 
-    def taken(self, first: int, last: int) -> Rows:
+    def taken(self, first: int, last: int) -> ChangeArrays:
         return self.rows.part(slice(first, last))
 
 
 def encoded(data: Bytes, at: int) -> str:
-    """Return the resume token at `at`, as a Position has it."""
+    """Return the resume token at `at`, as a ChangePosition has it."""
     import base64
 
     return base64.b64encode(data[at : at + int(fields.load(data, at))].tobytes()).decode()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.connectors.mongodb.log.indexed_run import Namespace
 from tailrace.connectors.mongodb.log.oplog import newest
-from tailrace.connectors.mongodb.log.position import Position
+from tailrace.connectors.mongodb.log.position import ChangePosition
 from tailrace.connectors.mongodb.server.faults import NotYetCommitted, lacks_majority_reads
 
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ class Majority:
             return False
         return True
 
-    def newest(self) -> Position:
+    def newest(self) -> ChangePosition:
         """Return the newest position of the oplog that a majority has; the newest of all if the server cannot tell."""
         return newest(self._connect(), majority=self.is_seen())
 
-    def present(self) -> Position:
+    def present(self) -> ChangePosition:
         """Return the newest position that a majority has. Raises NotYetCommitted for a primary that does not know it.
 
         A new primary knows it once a majority has an entry of its own term. Until then it may show less than it did
@@ -59,7 +59,7 @@ class Majority:
             raise NotYetCommitted
         return found
 
-    def after(self, names: Sequence[Namespace], *positions: Position) -> int:
+    def after(self, names: Sequence[Namespace], *positions: ChangePosition) -> int:
         """Return the timestamp that a snapshot of `names` must have reached: the latest of `positions`.
 
         0 if the server has no majority reads.

@@ -17,11 +17,11 @@ import numpy as np
 
 from tailrace.connectors.mongodb.log.commands import Commands
 from tailrace.connectors.mongodb.log.entries import Entries, Operations, Parts, command_of, flags, located
-from tailrace.connectors.mongodb.log.indexed_run import Flags, IndexedRun, Rows, numbered
+from tailrace.connectors.mongodb.log.indexed_run import ChangeArrays, Flags, IndexedRun, numbered
 from tailrace.connectors.mongodb.log.namespaces import Namespaces, split
-from tailrace.connectors.mongodb.log.position import WHOLE, Position, Read
+from tailrace.connectors.mongodb.log.position import WHOLE, ChangePosition, Read
 from tailrace.connectors.mongodb.server.faults import NotYetCommitted
-from tailrace.connectors.mongodb.server.raw import BATCH, Answer, RawCursor
+from tailrace.connectors.mongodb.server.raw import BATCH, CursorBatch, RawCursor
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.errors import DecodeError, PositionLost, PrerequisiteError
@@ -62,7 +62,7 @@ class OplogFeed:
         self._cursor: RawCursor | None = None
         # the remaining runs of the latest answer
         self._runs: Iterator[IndexedRun] | None = None
-        self._reached = Position()
+        self._reached = ChangePosition()
         # the timestamp of this cursor's latest change, and its number among the changes of this timestamp
         self._counted = (0, 0)
         self._unchecked = False
@@ -76,7 +76,7 @@ class OplogFeed:
         self.answered_at = 0
         """The server's operation time in its latest answer, which may be ahead of what it has sent; 0 before."""
 
-    def open(self, position: Position) -> None:
+    def open(self, position: ChangePosition) -> None:
         """Begin after `position`, with the next `read`."""
         self.close()
         self._reached = position
@@ -138,7 +138,7 @@ class OplogFeed:
             self._runs = None
         return found
 
-    def _next(self) -> Answer:
+    def _next(self) -> CursorBatch:
         """Return the next answer, without entries that have already been read."""
         assert self._cursor is not None
         if self._begins and not self._unchecked:
@@ -162,7 +162,7 @@ class OplogFeed:
             self._ended = True
         return self._fresh(answer) if self._tails else answer
 
-    def _fresh(self, answer: Answer) -> Answer:
+    def _fresh(self, answer: CursorBatch) -> CursorBatch:
         """Return the answer without entries that have already been read."""
         if not len(answer.starts):
             return answer
@@ -172,7 +172,7 @@ class OplogFeed:
 
     # --- positions -----------------------------------------------------------------------------------------------
 
-    def _check(self, answer: Answer) -> None:
+    def _check(self, answer: CursorBatch) -> None:
         """Check that the answer begins with the last entry that was read, unchanged.
 
         Raises PositionLost or NotYetCommitted.
@@ -205,7 +205,7 @@ class OplogFeed:
 
     # --- entries -------------------------------------------------------------------------------------------------
 
-    def _read(self, answer: Answer) -> Iterator[IndexedRun]:
+    def _read(self, answer: CursorBatch) -> Iterator[IndexedRun]:
         """Yield the answer in runs. A transaction of several entries begins new ones."""
         entries = located(answer)
         low = 0
@@ -258,7 +258,7 @@ class OplogFeed:
         number = numbered(time[found.entry], *self._counted)
         counted = (int(time[found.entry[-1]]), int(number[-1])) if len(number) else self._counted
         namespace, _ = self._numbers(found.data, found.at)
-        whole = Rows(
+        whole = ChangeArrays(
             found.data, found.at, time[found.entry], number, found.op, namespace, entries.hashes[found.entry],
             entries.hashed[found.entry], found.order, entries.terms[found.entry],
         )  # fmt: skip
@@ -337,20 +337,22 @@ def _stamp(at: int) -> str:
     return f"{at >> 32}:{at & 0xFFFFFFFF}"
 
 
-def _position_behind(time: Int64s, counted: tuple[int, int], hashes: Int64s, hashed: Flags, terms: Int64s) -> Position:
+def _position_behind(
+    time: Int64s, counted: tuple[int, int], hashes: Int64s, hashed: Flags, terms: Int64s
+) -> ChangePosition:
     """Return the position after the last entry. `counted` are the time and number of the last change."""
     last, term = int(time[-1]), int(terms[-1])
     count = counted[1] if counted[0] == last else 0
-    return Position(last, count, hash=int(hashes[-1]) if hashed[-1] else None, term=None if term < 0 else term)
+    return ChangePosition(last, count, hash=int(hashes[-1]) if hashed[-1] else None, term=None if term < 0 else term)
 
 
-def _kept(rows: Rows, size: int) -> Rows:
+def _kept(rows: ChangeArrays, size: int) -> ChangeArrays:
     """Return the rows, over a buffer of their own if they fill less than half of it."""
     used = int(fields.sizes_of(rows.data, rows.at).sum())
     return rows.compacted() if 2 * used < len(rows.data) or len(rows.data) > size else rows
 
 
-def _rolled_back(position: Position) -> PositionLost:
+def _rolled_back(position: ChangePosition) -> PositionLost:
     return PositionLost(
         f"The oplog has no entry at {position}, where reading stopped, though it holds older ones: it was rolled back "
         "after an election, or this is another replica set.",
@@ -363,14 +365,14 @@ def oldest_time(client: MongoClient[Any]) -> int | None:
     return _end(client, {"$natural": 1})[0]
 
 
-def newest(client: MongoClient[Any], *, majority: bool = False) -> Position:
+def newest(client: MongoClient[Any], *, majority: bool = False) -> ChangePosition:
     """Return the position after the newest entry of the oplog; if it is empty, a position before the first entry to
     come.
 
     With `majority` it is the newest entry that a majority has: an election may roll back later ones.
     """
     time, number, term = _end(client, {"$natural": -1}, {"readConcern": {"level": "majority"}} if majority else {})
-    return Position(0, WHOLE) if time is None else Position(time, WHOLE, hash=number, term=term)
+    return ChangePosition(0, WHOLE) if time is None else ChangePosition(time, WHOLE, hash=number, term=term)
 
 
 def _end(

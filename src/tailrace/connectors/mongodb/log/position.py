@@ -10,7 +10,7 @@ WHOLE = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class ChangePosition:
     """The place after the change `number` (from 1) among those with the timestamp `time`.
 
     `time` is a BSON timestamp: seconds since 1970 in the upper 32 bits, the increment in the lower. Numbers count every
@@ -30,7 +30,7 @@ class Position:
     def key(self) -> tuple[int, int]:
         return self.time, self.number
 
-    def is_before(self, other: Position) -> bool:
+    def is_before(self, other: ChangePosition) -> bool:
         return self.key < other.key
 
     def to_json(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class Position:
         return dict(sorted(fields.items()))
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Position:
+    def from_json(cls, fields: dict[str, Any]) -> ChangePosition:
         seconds, increment = fields["time"]
         return cls(
             seconds << 32 | increment,
@@ -58,11 +58,11 @@ class Position:
         return f"{self.time >> 32}:{self.time & 0xFFFFFFFF}:{self.number}"
 
 
-START = Position()
+START = ChangePosition()
 """The position of a query without checkpoint, before everything."""
 
-Read = NewType("Read", Position)
+Read = NewType("Read", ChangePosition)
 """A position up to which the server has sent the log, by its answers, not by what was requested."""
 
-Committed = NewType("Committed", Position)
+Committed = NewType("Committed", ChangePosition)
 """The end of a batch that is in Spark's commit log: the sink has written everything before it."""

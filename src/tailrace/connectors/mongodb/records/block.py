@@ -21,7 +21,7 @@ from tailrace import formats
 from tailrace.columns.batch import Marker, position_texts
 from tailrace.columns.row import rows_of
 from tailrace.columns.typed import VARIANT
-from tailrace.connectors.mongodb.documents.shaped_columns import Rules, ShapedColumn, ValueSource
+from tailrace.connectors.mongodb.documents.shaped_columns import ImageRules, ShapedColumn, ValueSource
 from tailrace.connectors.mongodb.documents.tree import DocumentStyle, LeafColumn, ShapeColumn
 from tailrace.connectors.mongodb.log.indexed_run import Flags
 from tailrace.connectors.mongodb.records import texts, typed
@@ -33,7 +33,7 @@ from tailrace.connectors.mongodb.records.texts import Edit
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.values.field_filters import FieldFilter, field_filter
 from tailrace.connectors.mongodb.values.fields import Int64s
-from tailrace.connectors.mongodb.values.json_forms import RELAXED, STRICT, Form
+from tailrace.connectors.mongodb.values.json_forms import RELAXED, STRICT, JsonForm
 from tailrace.events.envelope import marker_text
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.record_variants import (
@@ -49,8 +49,8 @@ from tailrace.events.table_plan import KindPlan
 from tailrace.events.typed_rows import shown_rows
 from tailrace.formats.arrow import array_of
 from tailrace.kernels.programs import KINDS
-from tailrace.records.columns import SharedValue, Texts, WrittenJson
-from tailrace.records.layout import CHANGE, MARKER, RECORD, Column, ImageColumn
+from tailrace.records.columns import ImageTexts, SharedValue, WrittenJson
+from tailrace.records.layout import CHANGE, MARKER, RECORD, BlockColumn, ImageColumn
 from tailrace.records.transform import RefusedRecord
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.fragments import text_fragment
@@ -188,7 +188,7 @@ class DocumentChunk:
 
     # --- columns -------------------------------------------------------------------------------------------------
 
-    def texts(self, leaf: ImageColumn) -> Texts:
+    def texts(self, leaf: ImageColumn) -> ImageTexts:
         """Raise TypeError: images are documents, and their layouts have no columns of tables."""
         raise TypeError(f"{leaf} is a column of a table, and these images are documents")
 
@@ -196,13 +196,13 @@ class DocumentChunk:
         """Raise TypeError, as `texts` does."""
         raise TypeError(f"{column} is a column of a table, and these images are documents")
 
-    def values(self, leaf: Column) -> pa.Array | SharedValue | WrittenJson:
+    def values(self, leaf: BlockColumn) -> pa.Array | SharedValue | WrittenJson:
         """Implements records.columns.Columns."""
         if leaf.name not in self._made:
             self._made[leaf.name] = self._values(leaf)
         return self._made[leaf.name]
 
-    def _values(self, leaf: Column) -> pa.Array | SharedValue | WrittenJson:
+    def _values(self, leaf: BlockColumn) -> pa.Array | SharedValue | WrittenJson:
         if isinstance(leaf, ShapeColumn):
             return self._shaped_image(leaf.image, leaf.manner).shapes
         if isinstance(leaf, LeafColumn):
@@ -223,7 +223,7 @@ class DocumentChunk:
             known = self._shaped[image, manner] = ShapedColumn(source, _rules(image, self.settings), manner)
         return known
 
-    def _written(self, values: Values, form: Form, edit: Edit | None = None) -> SharedValue | WrittenJson:
+    def _written(self, values: Values, form: JsonForm, edit: Edit | None = None) -> SharedValue | WrittenJson:
         """Return BSON values as JSON; one null for all if the block has no value."""
         part = self._part(values)
         if not (part.places >= 0).any():
@@ -371,13 +371,13 @@ def _edit_of(image: str, edits: FieldFilter) -> Edit:
     return edits.entries if image == "patch" else edits.changes if image == "update" else edits.documents
 
 
-def _rules(image: str, settings: MongoSettings) -> Rules:
+def _rules(image: str, settings: MongoSettings) -> ImageRules:
     """Return the rules to read the values of an image."""
     if image == "id":
-        return Rules(texts.key_form(settings), narrow=True, is_key=True)
+        return ImageRules(texts.key_form(settings), narrow=True, is_key=True)
     if image == "update":
-        return Rules(RELAXED, narrow=True)
-    return Rules(texts.document_form(settings), is_patch=image == "patch", turned=settings.legacy)
+        return ImageRules(RELAXED, narrow=True)
+    return ImageRules(texts.document_form(settings), is_patch=image == "patch", turned=settings.legacy)
 
 
 def _numbers(values: Int64s, known: npt.NDArray[np.bool_]) -> pa.Array | SharedValue:

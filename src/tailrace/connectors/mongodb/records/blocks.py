@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from tailrace.columns.batch import Int32s, position_texts
 from tailrace.columns.blocks import DOCUMENTS, EVERY, KEPT, ROWS, Head
 from tailrace.columns.reduction import NONE, before, groups, lasts, listed, sources
-from tailrace.connectors.mongodb.log.position import Position
+from tailrace.connectors.mongodb.log.position import ChangePosition
 from tailrace.connectors.mongodb.records import texts, typed
 from tailrace.connectors.mongodb.records.envelope import table_id
 from tailrace.connectors.mongodb.records.images import Images, Values, images
@@ -72,7 +72,7 @@ def _operations(segment: Segment, found: Images, settings: MongoSettings) -> npt
         return segment.op
     if not settings.looks_up:
         first = int(np.flatnonzero(lost)[0])
-        place = Position(int(segment.time[first]), int(segment.number[first]))
+        place = ChangePosition(int(segment.time[first]), int(segment.number[first]))
         raise ConversionError(
             f"An update of {'.'.join(segment.namespace)} comes without the document after it, at {place}.",
             "Turn changeStreamPreAndPostImages on for the collection and read it anew by an incremental snapshot, or "

@@ -8,7 +8,7 @@ from tailrace.connectors.mongodb.log.indexed_run import Namespace
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.events import names
 from tailrace.events.envelope import transaction_layout
-from tailrace.records.layout import MARKER, Column, Constant, Member, Struct
+from tailrace.records.layout import MARKER, BlockColumn, Constant, Member, Struct
 from tailrace.values.strings import JSON
 
 _MARKERS = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
@@ -44,10 +44,10 @@ def source_layout(namespace: Namespace, settings: MongoSettings) -> Struct:
             Member("name", Constant(events.logical_name, STRING)),
             Member("rs", Constant(settings.replica_set, STRING)),
             Member("ns", Constant(f"{database}.{collection}", STRING)),
-            Member("sec", Column("seconds", INT32)),
-            Member("ord", Column("increment", INT32)),
-            Member("h", Column("hash", _NUMBER)),
-            Member("initsync", Column("initial", BOOLEAN.with_optional(True).with_default(False))),
+            Member("sec", BlockColumn("seconds", INT32)),
+            Member("ord", BlockColumn("increment", INT32)),
+            Member("h", BlockColumn("hash", _NUMBER)),
+            Member("initsync", BlockColumn("initial", BOOLEAN.with_optional(True).with_default(False))),
         ]
         return Struct(tuple(members), "io.debezium.connector.mongo.Source", 1)
     allowed = _OLD_MARKERS if settings.legacy else _MARKERS
@@ -56,27 +56,27 @@ def source_layout(namespace: Namespace, settings: MongoSettings) -> Struct:
         Member("version", Constant(events.version, STRING)),
         Member("connector", Constant(events.connector, STRING)),
         Member("name", Constant(events.logical_name, STRING)),
-        Member("ts_ms", Column("wall_ms", INT64)),
-        Member("snapshot", Column("marker", marker, MARKER)),
+        Member("ts_ms", BlockColumn("wall_ms", INT64)),
+        Member("snapshot", BlockColumn("marker", marker, MARKER)),
         Member("db", Constant(database, STRING)),
     ]
-    shown, place = Member("collection", Constant(collection, STRING)), Member("ord", Column("increment", INT32))
+    shown, place = Member("collection", Constant(collection, STRING)), Member("ord", BlockColumn("increment", INT32))
     if settings.legacy:
         members += [Member("rs", Constant(settings.replica_set, STRING)), shown, place]
-        members += [Member("h", Column("hash", _NUMBER)), Member("tord", Column("order", _NUMBER))]
+        members += [Member("h", BlockColumn("hash", _NUMBER)), Member("tord", BlockColumn("order", _NUMBER))]
     else:
         members.append(Member("sequence", Constant(None, _TEXT)))
-        members += [Member(f"ts_{unit}", Column(f"wall_{unit}", _NUMBER)) for unit in ("us", "ns")]
-        members += [shown, place, Member("lsid", Column("session", _TEXT))]
-        members.append(Member("txnNumber", Column("transaction_number", _NUMBER)))
-        members.append(Member("wallTime", Column("wall_time", _NUMBER)))
+        members += [Member(f"ts_{unit}", BlockColumn(f"wall_{unit}", _NUMBER)) for unit in ("us", "ns")]
+        members += [shown, place, Member("lsid", BlockColumn("session", _TEXT))]
+        members.append(Member("txnNumber", BlockColumn("transaction_number", _NUMBER)))
+        members.append(Member("wallTime", BlockColumn("wall_time", _NUMBER)))
     name = names.schema_name(events, "io.debezium.connector.mongo.Source")
     return Struct(tuple(members), name, None if settings.legacy else 1)
 
 
 def key_layout(namespace: Namespace, settings: MongoSettings) -> Struct:
     """Return the layout of the key: `_id` as text."""
-    members = [Member("id", Column("id", STRING))]
+    members = [Member("id", BlockColumn("id", STRING))]
     further = names.table_field(settings.events, table_id(namespace))
     if further is not None:
         members.append(Member(further[0], Constant(further[1], STRING)))
@@ -86,10 +86,10 @@ def key_layout(namespace: Namespace, settings: MongoSettings) -> Struct:
 def value_layout(namespace: Namespace, settings: MongoSettings, op: str) -> Struct:
     """Return the envelope of an operation."""
     images = ("after", "patch", "filter") if settings.legacy else ("before", "after")
-    members = [Member(name, Column(name, _DOCUMENT)) for name in images]
+    members = [Member(name, BlockColumn(name, _DOCUMENT)) for name in images]
     if not settings.legacy:
-        members.append(Member("updateDescription", Column("update", _UPDATE)))
+        members.append(Member("updateDescription", BlockColumn("update", _UPDATE)))
     members.append(Member("source", source_layout(namespace, settings)))
-    members += [Member("op", Constant(op, _TEXT)), Member("ts_ms", Column("made_ms", _NUMBER))]
-    members.append(Member("transaction", Column("transaction", transaction_layout(settings.events).type)))
+    members += [Member("op", Constant(op, _TEXT)), Member("ts_ms", BlockColumn("made_ms", _NUMBER))]
+    members.append(Member("transaction", BlockColumn("transaction", transaction_layout(settings.events).type)))
     return Struct(tuple(members), f"{names.schema_prefix(settings.events, table_id(namespace))}.Envelope")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tailrace.connectors.mongodb.log.indexed_run import Namespace, Rows
+from tailrace.connectors.mongodb.log.indexed_run import ChangeArrays, Namespace
 from tailrace.connectors.mongodb.records import texts
 from tailrace.connectors.mongodb.records.envelope import table_id
 from tailrace.connectors.mongodb.records.images import images
@@ -26,7 +26,7 @@ SMALL = 4096
 
 
 def tasks_of(
-    rows: Sequence[Rows],
+    rows: Sequence[ChangeArrays],
     known: Sequence[Namespace],
     kind: str,
     settings: MongoSettings,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tailrace.columns.batch import Marker
-from tailrace.connectors.mongodb.log.indexed_run import Flags, Namespace, Rows
+from tailrace.connectors.mongodb.log.indexed_run import ChangeArrays, Flags, Namespace
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.log.rows.segment import Arrays
@@ -21,7 +21,7 @@ class Segment(Arrays):
     """Changes of `namespace` in the order of the log; `starts[i]` is the place of document i in `data`.
 
     `kind` is OPLOG for entries or operations within them, STREAM for change events, READ for documents of a snapshot.
-    `time`, `number`, `op`, `hash`, `hashed` and `order` are as in `Rows`. For READ `time` is the position of
+    `time`, `number`, `op`, `hash`, `hashed` and `order` are as in `ChangeArrays`. For READ `time` is the position of
     the snapshot, `markers` are codes of `Marker`, and `read_ns` is the time at which the documents were read, in ns
     since 1970 (0: the source block shows `time`). With transaction metadata `total_order` and `table_order` are an
     event's numbers in its transaction, 0 outside.
@@ -63,7 +63,7 @@ class Numbers:
 
 
 def segments(
-    rows: Sequence[Rows],
+    rows: Sequence[ChangeArrays],
     names: Sequence[Namespace],
     kind: str,
     numbers: Sequence[Numbers] | None = None,

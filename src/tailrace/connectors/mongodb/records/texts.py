@@ -16,7 +16,7 @@ from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.extended_json import json_texts
 from tailrace.connectors.mongodb.values.field_filters import FieldFilter
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
-from tailrace.connectors.mongodb.values.json_forms import KEY, KEY_1_1, RELAXED, STRICT, STRICT_1_1, Form
+from tailrace.connectors.mongodb.values.json_forms import KEY, KEY_1_1, RELAXED, STRICT, STRICT_1_1, JsonForm
 from tailrace.connectors.mongodb.values.plain_json import text_of
 from tailrace.errors import DecodeError
 from tailrace.kernels.programs import CHANGE, KINDS, Fragment, Programs
@@ -26,12 +26,12 @@ from tailrace.values.json_text import quoted
 _EMPTY = 5
 
 
-def key_form(settings: MongoSettings) -> Form:
+def key_form(settings: MongoSettings) -> JsonForm:
     """Return the form of `_id` in keys."""
     return KEY_1_1 if settings.legacy else KEY
 
 
-def document_form(settings: MongoSettings) -> Form:
+def document_form(settings: MongoSettings) -> JsonForm:
     """Return the form of documents."""
     return STRICT_1_1 if settings.legacy else STRICT
 
@@ -40,7 +40,7 @@ Edit = Callable[[Bytes, Int64s, Bytes], tuple[Bytes, Int64s]]
 """A function that edits a column of documents, as the methods of FieldFilter do."""
 
 
-def values(data: Bytes, found: Values, form: Form, edit: Edit | None = None) -> Fragment:
+def values(data: Bytes, found: Values, form: JsonForm, edit: Edit | None = None) -> Fragment:
     """Return each value as a JSON string, `null` if there is none. `edit` is applied to documents first."""
     if edit is None:
         return json_texts(data, found.places, found.kinds, form)

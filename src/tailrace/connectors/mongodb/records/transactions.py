@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tailrace.columns.batch import Boundary, Counts
-from tailrace.connectors.mongodb.log.indexed_run import Namespace, Rows
+from tailrace.connectors.mongodb.log.indexed_run import ChangeArrays, Namespace
 from tailrace.connectors.mongodb.records.segment import Numbers
 from tailrace.connectors.mongodb.records.texts import session_text
 from tailrace.connectors.mongodb.values import fields
@@ -31,7 +31,7 @@ class OpenTransaction:
 
 
 @dataclass(slots=True)
-class Numbered:
+class NumberedChanges:
     """The numbers of changes, the boundaries among them, and the transaction that is still open after them."""
 
     numbers: list[Numbers] = field(default_factory=list)
@@ -40,12 +40,12 @@ class Numbered:
 
 
 def numbered(
-    rows: Sequence[Rows],
+    rows: Sequence[ChangeArrays],
     names: Sequence[Namespace],
     since: OpenTransaction | None,
     skipped: frozenset[str],
     replica_set: str | None,
-) -> Numbered:
+) -> NumberedChanges:
     """Number the changes in `rows`, which follow the transaction `since`.
 
     `skipped` are operations without events; `replica_set` is its name in the 1.1 format, None in the present one.
@@ -76,7 +76,7 @@ def numbered(
 
 class _Counting:
     def __init__(self, since: OpenTransaction | None) -> None:
-        self.done = Numbered()
+        self.done = NumberedChanges()
         self._name = None if since is None else since.name
         self._counts = {} if since is None else dict(since.counts)
 
@@ -106,14 +106,14 @@ class _Counting:
         self._name, self._counts = None, {}
 
 
-def _oplog_names(rows: Rows) -> list[str | None]:
+def _oplog_names(rows: ChangeArrays) -> list[str | None]:
     assert rows.hash is not None
     assert rows.hashed is not None
     known = zip(rows.hash.tolist(), rows.hashed.tolist(), strict=True)
     return [str(number) if hashed else None for number, hashed in known]
 
 
-def _is_last(rows: Rows, row: int) -> bool:
+def _is_last(rows: ChangeArrays, row: int) -> bool:
     """Return True for the last captured change of a transaction's entry, which is never split."""
     assert rows.order is not None
     if not rows.order[row]:
@@ -121,7 +121,7 @@ def _is_last(rows: Rows, row: int) -> bool:
     return row + 1 == len(rows) or int(rows.time[row + 1]) != int(rows.time[row])
 
 
-def _stream_names(rows: Rows) -> list[str | None]:
+def _stream_names(rows: ChangeArrays) -> list[str | None]:
     places, kinds = fields.locate(rows.data, rows.at, ("lsid", "txnNumber"))
     names: list[str | None] = [None] * len(rows)
     inside = np.flatnonzero((kinds[0] == fields.DOCUMENT) & (places[1] >= 0))
@@ -136,7 +136,7 @@ def _stream_names(rows: Rows) -> list[str | None]:
     return names
 
 
-def _moments(rows: Rows) -> fields.Int64s:
+def _moments(rows: ChangeArrays) -> fields.Int64s:
     """Return the times of the events in µs, as their source blocks show them."""
     places, kinds = fields.locate(rows.data, rows.at, ("wallTime",))
     wall = fields.int64s(rows.data, places[0], kinds[0])

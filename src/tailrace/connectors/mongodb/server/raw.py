@@ -49,7 +49,7 @@ def concern_at(time: int) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CursorBatch:
     """An answer of a cursor: `data` holds all of it, `starts` the places of its documents.
 
     `token` is the resume token after the batch, a BSON document; None if the server gives none. `at` is the server's
@@ -64,7 +64,7 @@ class Answer:
     seen_at: int = 0
 
 
-def read_answer(data: Bytes) -> tuple[Answer, int, str]:
+def read_answer(data: Bytes) -> tuple[CursorBatch, int, str]:
     """Return an answer to a command that opens or reads a cursor, the cursor's id (0 at its end), and its namespace.
 
     Raises DecodeError.
@@ -86,7 +86,11 @@ def read_answer(data: Bytes) -> tuple[Answer, int, str]:
     namespace = fields.text(data, int(inner[4, 0])) if kinds[4, 0] == fields.STRING else ""
     at_time = int(fields.int64s(data, outer[1], outer_kinds[1])[0])
     seen_at = int(fields.int64s(data, inner[5], kinds[5])[0])
-    return Answer(data, starts, token, at_time, seen_at), int(fields.int64s(data, inner[2], kinds[2])[0]), namespace
+    return (
+        CursorBatch(data, starts, token, at_time, seen_at),
+        int(fields.int64s(data, inner[2], kinds[2])[0]),
+        namespace,
+    )
 
 
 @functools.cache
@@ -117,7 +121,7 @@ class RawCursor:
         self._batch_size = int(command.get("batchSize") or command.get("cursor", {}).get("batchSize") or 0)
         self.alive = True
 
-    def next(self) -> Answer:
+    def next(self) -> CursorBatch:
         """Return the next batch, which may be empty. `alive` becomes False at the end."""
         from bson.int64 import Int64
 
@@ -137,7 +141,7 @@ class RawCursor:
         )
         return bytes(answer.raw)
 
-    def _take(self, answer: bytes) -> Answer:
+    def _take(self, answer: bytes) -> CursorBatch:
         found, self._id, namespace = read_answer(readonly(np.frombuffer(answer, np.uint8)))
         self.alive = self._id != 0
         self._collection = self._collection or namespace.partition(".")[2]

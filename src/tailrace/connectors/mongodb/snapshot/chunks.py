@@ -19,11 +19,11 @@ from tailrace.columns.batch import Marker
 from tailrace.config.expressions import compile_expression
 from tailrace.connectors.mongodb.log.indexed_run import Namespace
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter
-from tailrace.connectors.mongodb.log.position import Position
+from tailrace.connectors.mongodb.log.position import ChangePosition
 from tailrace.connectors.mongodb.records.segment import Segment, read_documents
 from tailrace.connectors.mongodb.server.connection import Address, connect
 from tailrace.connectors.mongodb.server.faults import explained_error, is_passing
-from tailrace.connectors.mongodb.server.raw import Answer, RawCursor, concern
+from tailrace.connectors.mongodb.server.raw import CursorBatch, RawCursor, concern
 from tailrace.connectors.mongodb.server.routers import for_cursors
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.snapshot.plan import Chunk, SnapshotPlan, planned
@@ -165,7 +165,7 @@ def bounds(client: MongoClient[Any], name: Namespace, chunks: int) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _bound(answer: Answer, start: int) -> str:
+def _bound(answer: CursorBatch, start: int) -> str:
     """Return the `_id` of a document as plans hold it."""
     size = int.from_bytes(answer.data[start : start + 4].tobytes(), "little")
     return encoded_id(answer.data[start : start + size].tobytes())
@@ -230,7 +230,7 @@ class SnapshotTask:
     address: Address
     chunk: Chunk
     filter: str
-    at: Position
+    at: ChangePosition
     number: int
     batch_size: int
     settings: MongoSettings
@@ -294,7 +294,7 @@ class SnapshotTask:
                 waiting.markers[-1] = np.uint8(Marker.LAST)
             yield waiting
 
-    def _read(self, namespace: Namespace, answer: Answer, first: int) -> Segment:
+    def _read(self, namespace: Namespace, answer: CursorBatch, first: int) -> Segment:
         return read_documents(
             namespace,
             answer.data,

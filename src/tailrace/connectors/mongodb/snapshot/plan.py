@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tailrace.connectors.mongodb.log.indexed_run import Namespace
-from tailrace.connectors.mongodb.log.position import Position
+from tailrace.connectors.mongodb.log.position import ChangePosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class SnapshotProgress:
     """
 
     plan: SnapshotPlan
-    at: Position
+    at: ChangePosition
     done: int
     number: int = 1
 

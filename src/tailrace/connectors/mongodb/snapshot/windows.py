@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tailrace.columns.batch import Marker
-from tailrace.connectors.mongodb.log.indexed_run import Namespace, Rows
-from tailrace.connectors.mongodb.log.position import WHOLE, Position
+from tailrace.connectors.mongodb.log.indexed_run import ChangeArrays, Namespace
+from tailrace.connectors.mongodb.log.position import WHOLE, ChangePosition
 from tailrace.connectors.mongodb.records.images import images
 from tailrace.connectors.mongodb.records.segment import Segment, read_documents, segments, selected
 from tailrace.connectors.mongodb.server.faults import is_passing
-from tailrace.connectors.mongodb.server.raw import Answer, RawCursor, concern
+from tailrace.connectors.mongodb.server.raw import CursorBatch, RawCursor, concern
 from tailrace.connectors.mongodb.snapshot.chunks import condition, encoded_id, index_bound
 from tailrace.connectors.mongodb.values import fields
 from tailrace.process.runtime import Runtime
@@ -53,16 +53,16 @@ _NUMBERS = 1 << 40
 class LogPlace:
     """The start of a window's batch, the log that is read, and its feed."""
 
-    log: LogReader[Any, Position, Any, Rows]
+    log: LogReader[Any, ChangePosition, Any, ChangeArrays]
     feed: MongoFeed
-    start: Position
+    start: ChangePosition
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
     """The changes of a batch, and the names of their collections."""
 
-    rows: Sequence[Rows]
+    rows: Sequence[ChangeArrays]
     names: Sequence[Namespace]
 
 
@@ -71,10 +71,10 @@ class ClosingPlace:
     """The timestamp of the closing watermark, and the position at which the batch ends."""
 
     time: int
-    position: Position
+    position: ChangePosition
 
 
-Documents = tuple[Namespace, Answer, fields.Int64s]
+Documents = tuple[Namespace, CursorBatch, fields.Int64s]
 """Some documents of one collection, in the order of their `_id`, and their places in the answer."""
 DocumentsWindow = Window[int, Documents, ClosingPlace]
 Incremental = Windows[LogPlace, int, Documents, ClosingPlace, Changes, Segment]
@@ -142,7 +142,7 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, ClosingPlace, Changes,
     def locate(self, at: LogPlace, closing: Watermark | None, closed_at: int) -> ClosingPlace:
         """Return the end of the window once the log has been read up to the closing watermark. Raises WindowVoid after
         WINDOW_SECONDS."""
-        opened, upto = at.log, Position(closed_at, WHOLE)
+        opened, upto = at.log, ChangePosition(closed_at, WHOLE)
         opened.spool.require(upto)
         until = self._runtime.monotonic() + WINDOW_SECONDS
         while self._runtime.monotonic() < until:
@@ -168,7 +168,7 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, ClosingPlace, Changes,
             for row in own.tolist():
                 signal = _signal(part, row)
                 if signal is not None:
-                    found.append((signal, str(Position(int(part.time[row]), int(part.number[row])))))
+                    found.append((signal, str(ChangePosition(int(part.time[row]), int(part.number[row])))))
         return found
 
     def captured(self, changes: Changes) -> Sequence[tuple[str, str]]:
@@ -177,7 +177,7 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, ClosingPlace, Changes,
     def reads(self, window: DocumentsWindow, changes: Changes) -> Sequence[Segment]:
         found: list[Segment] = []
         first = _NUMBERS * (window.number + 1)
-        low, time = Position(window.view, WHOLE), window.upto.time
+        low, time = ChangePosition(window.view, WHOLE), window.upto.time
         for namespace, answer, starts in window.chunks:
             segment = read_documents(namespace, answer.data, starts, time, first, marker=Marker.INCREMENTAL)
             first += len(segment)
@@ -229,7 +229,7 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, ClosingPlace, Changes,
 
     def _documents(
         self, collection: Collection, cursor: Cursor, after: int, wanted: int
-    ) -> list[tuple[Answer, fields.Int64s]]:
+    ) -> list[tuple[CursorBatch, fields.Int64s]]:
         """Return the next documents after the cursor, in the order of the index over `_id`, which compares across
         types."""
         if not cursor.maximum:
@@ -249,7 +249,7 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, ClosingPlace, Changes,
             command["min"] = index_bound(cursor.last[0])
             command["limit"] = wanted + 1
         raw = RawCursor(self._connect(), collection.schema, command)
-        found: list[tuple[Answer, fields.Int64s]] = []
+        found: list[tuple[CursorBatch, fields.Int64s]] = []
         left = wanted
         while raw.alive and left > 0:
             answer = raw.next()
@@ -279,7 +279,7 @@ def _void_where_away() -> Iterator[None]:
         raise WindowVoid from None
 
 
-def _signal(rows: Rows, row: int) -> Signal | None:
+def _signal(rows: ChangeArrays, row: int) -> Signal | None:
     from bson import decode, json_util
     from bson.codec_options import CodecOptions, DatetimeConversion
 
@@ -298,7 +298,7 @@ def _signal(rows: Rows, row: int) -> Signal | None:
         return None
 
 
-def _id(answer: Answer, start: int) -> str:
+def _id(answer: CursorBatch, start: int) -> str:
     """Return the `_id` of the document at `start` as plans hold it."""
     places, kinds = fields.locate(answer.data, np.array([start], np.int64), ("_id",))
     place, kind = int(places[0, 0]), int(kinds[0, 0])
@@ -318,7 +318,7 @@ def _keys(segment: Segment) -> list[bytes]:
 
 
 def _changed(
-    changes: Changes, namespace: Namespace, low: Position, high: Position, skipped: Sequence[int], kind: str
+    changes: Changes, namespace: Namespace, low: ChangePosition, high: ChangePosition, skipped: Sequence[int], kind: str
 ) -> set[bytes]:
     """Return the keys of a collection with an event in `(low, high]`. Operations in `skipped` have no events."""
     if namespace not in changes.names:

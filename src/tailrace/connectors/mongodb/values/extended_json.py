@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values import json_forms as f
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s, load, value_size
-from tailrace.connectors.mongodb.values.json_forms import Form
+from tailrace.connectors.mongodb.values.json_forms import JsonForm
 from tailrace.connectors.mongodb.values.plain_json import plain_text
 from tailrace.connectors.mongodb.values.value_kernels import (
     LEFT,
@@ -409,11 +409,11 @@ def write(
 
 
 _MOST = 2**31 - 1
-_compiled = lru_cache(Form.compiled)
+_compiled = lru_cache(JsonForm.compiled)
 _local = threading.local()
 
 
-def json_texts(data: Bytes, places: Int64s, kinds: Bytes, form: Form, within_string: bool = True) -> Fragment:
+def json_texts(data: Bytes, places: Int64s, kinds: Bytes, form: JsonForm, within_string: bool = True) -> Fragment:
     """Return the texts of the values of types `kinds` at `places` in `data`.
 
     Places and kinds are those of `fields.locate` and `fields.elements`; a whole document is of kind DOCUMENT. With
@@ -467,7 +467,7 @@ def _with_plain(
     data: Bytes,
     places: Int64s,
     kinds: Bytes,
-    form: Form,
+    form: JsonForm,
     within_string: bool,
     out: Bytes,
     offsets: Int64s,

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tailrace.connectors.mongodb.values import fields
-from tailrace.connectors.mongodb.values.field_kernels import Documents, Table, edited, table
+from tailrace.connectors.mongodb.values.field_kernels import DocumentPlaces, RuleTrees, edited, table
 from tailrace.connectors.mongodb.values.field_plans import Plan, carried_out, names_of, spliced
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.connectors.mongodb.values.plain_json import value_size
@@ -72,7 +72,7 @@ def encoded(elements: Sequence[Element]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FieldRule:
     """An entry of the options: the path within the document, and the new last name, or None to exclude the field."""
 
     path: tuple[bytes, ...]
@@ -87,18 +87,18 @@ class Rule:
 class FieldFilter:
     """The rules for one collection, in the order in which they are applied."""
 
-    rules: tuple[Rule, ...]
-    table: Table | None
+    rules: tuple[FieldRule, ...]
+    table: RuleTrees | None
     """The rules compiled for whole documents; None if they affect one another."""
     _names: dict[str, str | None] = field(default_factory=dict, compare=False, repr=False)
     _plans: dict[tuple[bytes, ...], Plan | None] = field(default_factory=dict, compare=False, repr=False)
 
-    def documents(self, data: Bytes, places: Int64s, kinds: Bytes) -> Documents:
+    def documents(self, data: Bytes, places: Int64s, kinds: Bytes) -> DocumentPlaces:
         """Apply the rules to a column of whole documents."""
         found = None if self.table is None else edited(data, places, kinds, self.table)
         return filtered(data, places, kinds, self.document) if found is None else found
 
-    def entries(self, data: Bytes, places: Int64s, kinds: Bytes) -> Documents:
+    def entries(self, data: Bytes, places: Int64s, kinds: Bytes) -> DocumentPlaces:
         """Apply the rules to a column of oplog entries."""
         which = np.where(kinds == fields.DOCUMENT, places, -1)
         inside, inner = fields.locate(data, which, ("$set", "$unset"))
@@ -107,7 +107,7 @@ class FieldFilter:
         sets, unsets = (self.changes(data, inside[row], inner[row]) for row in (0, 1))
         return spliced(data, places, kinds, is_update, whole, inside, sets, unsets)
 
-    def changes(self, data: Bytes, places: Int64s, kinds: Bytes) -> Documents:
+    def changes(self, data: Bytes, places: Int64s, kinds: Bytes) -> DocumentPlaces:
         """Apply the rules to a column of `updatedFields`."""
         named = names_of(data, places, kinds)
         if named is not None:
@@ -163,7 +163,7 @@ class FieldFilter:
                 return None
         return name
 
-    def _applied(self, content: bytes, apply: Callable[[list[Element], Rule], None]) -> bytes:
+    def _applied(self, content: bytes, apply: Callable[[list[Element], FieldRule], None]) -> bytes:
         elements: list[Element] | None = None
         for rule in self.rules:
             if elements is not None or rule.occurs(content):
@@ -219,7 +219,7 @@ def _drop(elements: list[Element], place: int, new: bytes | None) -> None:
         elements.append(Element(new, element.kind, element.value, element.inner))
 
 
-def _to_document(elements: list[Element], rule: Rule) -> None:
+def _to_document(elements: list[Element], rule: FieldRule) -> None:
     _follow(elements, rule.path, rule.new)
 
 
@@ -243,7 +243,7 @@ def _below(element: Element, path: Sequence[bytes], new: bytes | None) -> None:
                 _follow(item.elements(), path, new)
 
 
-def _to_entry(elements: list[Element], rule: Rule) -> None:
+def _to_entry(elements: list[Element], rule: FieldRule) -> None:
     updates = [element for element in elements if element.name in (b"$set", b"$unset")]
     for update in updates:
         if update.kind == fields.DOCUMENT:
@@ -252,7 +252,7 @@ def _to_entry(elements: list[Element], rule: Rule) -> None:
         _to_document(elements, rule)
 
 
-def _plan(names: tuple[bytes, ...], rules: Sequence[Rule]) -> Plan | None:
+def _plan(names: tuple[bytes, ...], rules: Sequence[FieldRule]) -> Plan | None:
     """Return the plan of the rules for fields with these names, from `_to_keys` with numbers as values."""
     if len(set(names)) < len(names):
         return None
@@ -273,7 +273,7 @@ def _plan(names: tuple[bytes, ...], rules: Sequence[Rule]) -> Plan | None:
     )
 
 
-def _to_keys(elements: list[Element], rule: Rule, below: Callable[..., None] | None = None) -> None:
+def _to_keys(elements: list[Element], rule: FieldRule, below: Callable[..., None] | None = None) -> None:
     exact = _position(elements, b".".join(rule.path))
     if exact >= 0:
         _drop(elements, exact, None if rule.new is None else b".".join((*rule.path[:-1], rule.new)))
@@ -314,15 +314,15 @@ def field_filter(excluded: Sequence[str], renamed: Sequence[str], database: str,
     return FieldFilter(chosen, table([[(rule.path, rule.new) for rule in chosen]])) if chosen else None
 
 
-def _rule(entry: str, new: bytes | None, database: str, collection: str) -> Rule | None:
+def _rule(entry: str, new: bytes | None, database: str, collection: str) -> FieldRule | None:
     wanted_database, wanted_collection, *path = entry.split(".")
     for pattern, name in ((wanted_database, database), (wanted_collection, collection)):
         if not re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), name, re.IGNORECASE | re.DOTALL):
             return None
-    return Rule(tuple(name.encode() for name in path), new)
+    return FieldRule(tuple(name.encode() for name in path), new)
 
 
-def filtered(data: Bytes, places: Int64s, kinds: Bytes, apply: Callable[[bytes], bytes]) -> Documents:
+def filtered(data: Bytes, places: Int64s, kinds: Bytes, apply: Callable[[bytes], bytes]) -> DocumentPlaces:
     """Apply a function to each of the documents at `places`."""
     content = data.tobytes()
     parts: list[bytes] = []
@@ -335,4 +335,4 @@ def filtered(data: Bytes, places: Int64s, kinds: Bytes, apply: Callable[[bytes],
         found[row] = at
         at += len(part)
         parts.append(part)
-    return Documents(readonly(np.frombuffer(b"".join(parts) or b"\0", np.uint8)), found)
+    return DocumentPlaces(readonly(np.frombuffer(b"".join(parts) or b"\0", np.uint8)), found)

@@ -26,14 +26,14 @@ GIVE_UP = -1
 _END, _NODE, _IS_ARRAY, _BEGIN, _NEXT, _DONE, _FIXED = range(7)
 
 
-class Documents(NamedTuple):
+class DocumentPlaces(NamedTuple):
     """Documents in a buffer of their own, and their places in it; -1 for a value that is not a document."""
 
     data: Bytes
     places: Int64s
 
 
-class Table(NamedTuple):
+class RuleTrees(NamedTuple):
     """Rules as trees of names: the edges of node n are `firsts[n]` to `firsts[n + 1]`; the first nodes are whole
     documents.
 
@@ -70,7 +70,7 @@ Paths = Sequence[tuple[tuple[bytes, ...], bytes | None]]
 """Paths, each with the new last name, or None to exclude; exclusions come first."""
 
 
-def table(trees: Sequence[Paths]) -> Table | None:
+def table(trees: Sequence[Paths]) -> RuleTrees | None:
     """Return the table for several sets of rules; the document of set i is node i.
 
     None if rules affect one another, for example if one renames a field that another one names.
@@ -99,7 +99,7 @@ def _tree(rules: Paths) -> dict[bytes, _Edge] | None:
     return root
 
 
-def _laid_out(nodes: list[dict[bytes, _Edge]]) -> Table | None:
+def _laid_out(nodes: list[dict[bytes, _Edge]]) -> RuleTrees | None:
     firsts, actions, targets, growth = [0], [], [], 1
     depths = [1] * len(nodes)
     names: list[bytes] = []
@@ -121,7 +121,7 @@ def _laid_out(nodes: list[dict[bytes, _Edge]]) -> Table | None:
                 nodes.append(edge.below)
                 depths.append(depths[number] + 1)
         firsts.append(len(names))
-    return Table(
+    return RuleTrees(
         np.array(firsts, np.int64),
         np.array(actions, np.uint8),
         np.array(targets, np.int64),
@@ -186,7 +186,7 @@ def _entered(data: Bytes, at: int, limit: int, node: int, is_array: bool, stack:
 
 
 @kernel(leaf=True, inlined=True)
-def _ruled(data: Bytes, place: int, length: int, rules: Table, stack: Int64s, level: int) -> tuple[bool, int]:
+def _ruled(data: Bytes, place: int, length: int, rules: RuleTrees, stack: Int64s, level: int) -> tuple[bool, int]:
     """Return whether the field at `place` stays in its place, and the node for its contents, or -1.
 
     For a renamed field, which is written later, the level notes its place.
@@ -207,7 +207,7 @@ def _ruled(data: Bytes, place: int, length: int, rules: Table, stack: Int64s, le
 
 
 @kernel(leaf=True, inlined=True)
-def _field(data: Bytes, rules: Table, stack: Int64s, depth: int, out: Bytes, to: int) -> tuple[int, int]:
+def _field(data: Bytes, rules: RuleTrees, stack: Int64s, depth: int, out: Bytes, to: int) -> tuple[int, int]:
     """Copy the level's next field, or enter it. Return the depth, and the position after the output or GIVE_UP."""
     level = depth - 1
     place, end = stack[level, _NEXT], stack[level, _END]
@@ -232,7 +232,7 @@ def _field(data: Bytes, rules: Table, stack: Int64s, depth: int, out: Bytes, to:
 
 
 @kernel(leaf=True, inlined=True)
-def _renamed(data: Bytes, rules: Table, stack: Int64s, depth: int, out: Bytes, to: int) -> tuple[int, int]:
+def _renamed(data: Bytes, rules: RuleTrees, stack: Int64s, depth: int, out: Bytes, to: int) -> tuple[int, int]:
     """Write the field of the level's next edge under its new name, if the edge renames it. Returns are as in
     `_field`."""
     level = depth - 1
@@ -257,7 +257,7 @@ def _renamed(data: Bytes, rules: Table, stack: Int64s, depth: int, out: Bytes, t
 
 @kernel(leaf=True, inlined=True)
 def edit_one(
-    data: Bytes, at: int, limit: int, node: int, is_array: bool, rules: Table, stack: Int64s, out: Bytes, to: int
+    data: Bytes, at: int, limit: int, node: int, is_array: bool, rules: RuleTrees, stack: Int64s, out: Bytes, to: int
 ) -> int:  # fmt: skip
     """Copy the document or array at `at`, which must end by `limit`, to `to`. Return the end of the copy, or GIVE_UP.
 
@@ -281,7 +281,7 @@ def edit_one(
 
 @kernel
 def _all_edited(
-    data: Bytes, places: Int64s, kinds: Bytes, rules: Table, stack: Int64s, out: Bytes, found: Int64s
+    data: Bytes, places: Int64s, kinds: Bytes, rules: RuleTrees, stack: Int64s, out: Bytes, found: Int64s
 ) -> int:  # fmt: skip
     to = 0
     for row in range(len(places)):
@@ -295,7 +295,7 @@ def _all_edited(
     return to
 
 
-def edited(data: Bytes, places: Int64s, kinds: Bytes, rules: Table) -> Documents | None:
+def edited(data: Bytes, places: Int64s, kinds: Bytes, rules: RuleTrees) -> DocumentPlaces | None:
     """Apply the rules to the documents at `places`. Return None if `field_filters` must handle one of them."""
     which = np.where(kinds == DOCUMENT, places, -1)
     # the walk detects documents with a wrong length
@@ -303,4 +303,4 @@ def edited(data: Bytes, places: Int64s, kinds: Bytes, rules: Table) -> Documents
     out = np.empty(room * rules.growth + 1, np.uint8)
     found = np.empty(len(places), np.int64)
     size = _all_edited(data, places, kinds, rules, rules.stack(), out, found)
-    return None if size < 0 else Documents(readonly(out[: max(size, 1)]), found)
+    return None if size < 0 else DocumentPlaces(readonly(out[: max(size, 1)]), found)

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.field_kernels import (
     GIVE_UP,
-    Documents,
-    Table,
+    DocumentPlaces,
+    RuleTrees,
     copied,
     edit_one,
     put_size,
@@ -105,7 +105,7 @@ def _steps(plans: Sequence[Plan], node: dict[Rules, int], most: int) -> _Steps:
 
 @kernel
 def _carried_out(
-    data: Bytes, places: Int64s, kinds: Bytes, codes: Int64s, steps: _Steps, rules: Table, stack: Int64s,
+    data: Bytes, places: Int64s, kinds: Bytes, codes: Int64s, steps: _Steps, rules: RuleTrees, stack: Int64s,
     out: Bytes, found: Int64s,
 ) -> int:  # fmt: skip
     """Write the documents. Return the end of the last one, or GIVE_UP."""
@@ -153,7 +153,7 @@ def _carried_out(
 
 def carried_out(
     data: Bytes, places: Int64s, kinds: Bytes, codes: Int64s, plans: Sequence[Plan], listed: Sequence[Sequence[bytes]]
-) -> Documents | None:
+) -> DocumentPlaces | None:
     """Apply plans to the documents at `places`; plan n is for documents with the names `listed[n]`.
 
     Return None if `field_filters` must handle one of them. The place of a value that is not a document is -1.
@@ -173,19 +173,19 @@ def carried_out(
     node = {rules: number for number, rules in enumerate(below)}
     steps = _steps(plans, node, max((len(given) for given in listed), default=0))
     size = _carried_out(data, places, kinds, codes, steps, tables, tables.stack(), out, found)
-    return None if size < 0 else Documents(readonly(out[: max(size, 1)]), found)
+    return None if size < 0 else DocumentPlaces(readonly(out[: max(size, 1)]), found)
 
 
 @kernel(leaf=True, inlined=True)
-def _copied_document(documents: Documents, row: int, out: Bytes, to: int) -> int:
+def _copied_document(documents: DocumentPlaces, row: int, out: Bytes, to: int) -> int:
     at = documents.places[row]
     return copied(documents.data, at, at + load(documents.data, at), out, to)
 
 
 @kernel
 def _spliced(
-    data: Bytes, places: Int64s, kinds: Bytes, is_update: Bools, whole: Documents, inside: Int64s,
-    sets: Documents, unsets: Documents, out: Bytes, found: Int64s,
+    data: Bytes, places: Int64s, kinds: Bytes, is_update: Bools, whole: DocumentPlaces, inside: Int64s,
+    sets: DocumentPlaces, unsets: DocumentPlaces, out: Bytes, found: Int64s,
 ) -> int:  # fmt: skip
     """Write the documents. Return the end of the last one. `inside` has the places of `$set` and of `$unset`."""
     to = 0
@@ -222,9 +222,10 @@ def _spliced(
 
 
 def spliced(
-    data: Bytes, places: Int64s, kinds: Bytes, is_update: Bools, whole: Documents, inside: Int64s, sets: Documents,
-    unsets: Documents,
-) -> Documents:  # fmt: skip
+    data: Bytes, places: Int64s, kinds: Bytes, is_update: Bools, whole: DocumentPlaces, inside: Int64s,
+    sets: DocumentPlaces,
+    unsets: DocumentPlaces,
+) -> DocumentPlaces:  # fmt: skip
     """Return the oplog's entries at `places`: updates get `sets` and `unsets` as their `$set` and `$unset`, which are
     at the places `inside`; other entries are taken from `whole`."""
     which = np.where(kinds == DOCUMENT, places, -1)
@@ -232,4 +233,4 @@ def spliced(
     out = np.empty(room + 1, np.uint8)
     found = np.empty(len(places), np.int64)
     size = _spliced(data, places, kinds, is_update, whole, inside, sets, unsets, out, found)
-    return Documents(readonly(out[: max(size, 1)]), found)
+    return DocumentPlaces(readonly(out[: max(size, 1)]), found)

@@ -87,7 +87,7 @@ class Compiled(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Form:
+class JsonForm:
     """A form of JSON text. Types of BSON in `refused` cannot be written in it: they end Debezium's connector."""
 
     name: str
@@ -189,10 +189,10 @@ _KEY_1_1 = _STRICT | {
     UUID: '{"$uuid": "', UUID_END: '"}', SCOPED: '{"$code": "', SCOPE: '"', SCOPE_END: "}",
 }  # fmt: skip
 
-STRICT_1_1 = Form("strict 1.1", _pieces(_STRICT), uuid=OLD_UUID)
+STRICT_1_1 = JsonForm("strict 1.1", _pieces(_STRICT), uuid=OLD_UUID)
 """`after`, `patch` and `filter` of format 1.1."""
 
-KEY_1_1 = Form(
+KEY_1_1 = JsonForm(
     "key 1.1",
     _pieces(_old(_KEY_1_1)),
     uuid=NAME_UUID,
@@ -203,16 +203,16 @@ KEY_1_1 = Form(
 )
 """`_id` in keys of format 1.1, which has no text for regular expressions, pointers and timestamps."""
 
-STRICT = Form("strict", _pieces(_STRICT))
+STRICT = JsonForm("strict", _pieces(_STRICT))
 """`after` and `before` of format 3."""
 
-KEY = Form("key", _pieces(_RELAXED), text_dates=True)
+KEY = JsonForm("key", _pieces(_RELAXED), text_dates=True)
 """`_id` in keys of format 3: RELAXED without the spaces."""
 
-RELAXED = Form("relaxed", _pieces(_spaced(_RELAXED)), text_dates=True)
+RELAXED = JsonForm("relaxed", _pieces(_spaced(_RELAXED)), text_dates=True)
 """`updatedFields` of format 3."""
 
-CANONICAL = Form("canonical", _pieces(_CANONICAL))
+CANONICAL = JsonForm("canonical", _pieces(_CANONICAL))
 """EXTENDED, the canonical extended JSON of version 2, without spaces after commas."""
 
 FORMS = (STRICT_1_1, KEY_1_1, STRICT, KEY, RELAXED, CANONICAL)

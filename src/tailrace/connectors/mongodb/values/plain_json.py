@@ -18,7 +18,7 @@ from fractions import Fraction
 
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values import json_forms as f
-from tailrace.connectors.mongodb.values.json_forms import MOST_LEVELS, Form, escaped_units
+from tailrace.connectors.mongodb.values.json_forms import MOST_LEVELS, JsonForm, escaped_units
 from tailrace.errors import ConversionError, DecodeError
 
 _LAST_TEXT_DATE = 253_402_300_799_999
@@ -64,14 +64,14 @@ class _Open:
     empty: bool = True
 
 
-def escaped(text: str, form: Form) -> str:
+def escaped(text: str, form: JsonForm) -> str:
     """Return a text with the form's escapes, without quotes."""
     writer = _Writer(b"", form)
     writer.text(text)
     return "".join(writer.parts)
 
 
-def plain_text(data: bytes, kind: int, place: int, form: Form) -> str:
+def plain_text(data: bytes, kind: int, place: int, form: JsonForm) -> str:
     """Return the text of the value of type `kind` at `place`.
 
     Raises DecodeError if it does not follow BSON, ConversionError if it is nested too deeply or has a type that the
@@ -98,7 +98,7 @@ def plain_text(data: bytes, kind: int, place: int, form: Form) -> str:
 
 
 class _Writer:
-    def __init__(self, data: bytes, form: Form) -> None:
+    def __init__(self, data: bytes, form: JsonForm) -> None:
         self.data = data
         self.form = form
         self.parts: list[str] = []

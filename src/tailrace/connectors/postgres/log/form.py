@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.columns import ChangeBatch, Marker, TableSchema, Transactions
-from tailrace.columns import Column as TableColumn
+from tailrace.columns import ChangeBatch, Column, Marker, TableSchema, Transactions
 from tailrace.columns.batch import position_texts
 from tailrace.columns.logical import INT64, STRING
 from tailrace.connectors.postgres.protocol.position import lsn_text, transactions_of
@@ -21,7 +20,7 @@ from tailrace.events.control_records import numbered_name
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import BlockRecords, ChangePlace, PlainSource
 from tailrace.records.columns import SharedValue
-from tailrace.records.layout import CHANGE, SOURCE, TRANSACTION, Column, Constant, Member, Node, Text
+from tailrace.records.layout import CHANGE, SOURCE, TRANSACTION, BlockColumn, Constant, Member, Node, Text
 from tailrace.values.conversion import ColumnPlan
 
 
@@ -87,16 +86,16 @@ class PostgresForm:
     def source_fields(self, settings: EventSettings) -> tuple[Member, ...]:
         number, text = INT64.with_optional(True), STRING.with_optional(True)
         members = [
-            Member("txId", Column("xid", number, SOURCE)),
-            Member("lsn", Column("shown_lsn", number)),
-            Member("xmin", Column("xmin", number)),
+            Member("txId", BlockColumn("xid", number, SOURCE)),
+            Member("lsn", BlockColumn("shown_lsn", number)),
+            Member("xmin", BlockColumn("xmin", number)),
         ]
         if not settings.legacy:
             members += [Member("origin", Constant(None, text)), Member("origin_lsn", Constant(None, number))]
         return tuple(members)
 
     def sequence(self, settings: EventSettings) -> Node:
-        previous, lsn = Column("previous_end", STRING, TRANSACTION), Column("lsn", INT64)
+        previous, lsn = BlockColumn("previous_end", STRING, TRANSACTION), BlockColumn("lsn", INT64)
         return Text(("[", previous, ',"', lsn, '"]'), STRING.with_optional(True))
 
     def columns(self, table: TableSchema, settings: EventSettings) -> tuple[tuple[ColumnPlan, ...], tuple[str, ...]]:
@@ -111,7 +110,7 @@ class PostgresForm:
     def late(self, table: TableSchema) -> frozenset[str]:
         return frozenset(one.name for one in table.columns if one.default is not None or one.generated or one.filled)
 
-    def is_text(self, column: TableColumn) -> bool:
+    def is_text(self, column: Column) -> bool:
         return declared_types.is_text(column)
 
     def parts(self, batch: ChangeBatch, settings: EventSettings) -> _PostgresParts:

@@ -17,10 +17,10 @@ from tailrace.connectors.postgres.log.row_log import key_changes
 from tailrace.connectors.postgres.protocol import pgoutput, scan
 from tailrace.connectors.postgres.protocol.position import LogPosition, RowPositions
 from tailrace.connectors.postgres.schema.relations import UNCAPTURED
-from tailrace.connectors.postgres.schema.versions import Run, Tables, Versions
+from tailrace.connectors.postgres.schema.versions import MessageRun, VersionedTables, Versions
 from tailrace.errors import DecodeError
 from tailrace.log import contracts
-from tailrace.log.rows.numbering import Numbered, Numbering
+from tailrace.log.rows.numbering import NumberedRows, Numbering
 
 # PostgreSQL counts from 2000-01-01, in µs.
 EPOCH_US = 946_684_800_000_000
@@ -132,7 +132,7 @@ class Indexer:
     def __init__(
         self,
         position: LogPosition,
-        tables: Tables,
+        tables: VersionedTables,
         skip: Callable[[int, int], bool] | None = None,
         numbering: Numbering | None = None,
         takes: Callable[[str], bool] | None = None,
@@ -279,7 +279,7 @@ class Indexer:
     def _versions(run: _Marked, versions: Versions) -> tuple[Int32s, dict[int, tuple[int, ...]]]:
         """Return the table version of each message, and for each captured truncate the versions of its tables."""
         version = versions.assign(
-            Run(
+            MessageRun(
                 run.data, run.offsets, run.kinds, run.relations, run.transaction, run.transactions,
                 run.counted - run.is_change - run.base[run.transaction] if len(run.base) else run.counted,
                 dict(zip(run.ends.commit_lsn.tolist(), run.ends.end_lsn.tolist(), strict=True)),
@@ -295,7 +295,7 @@ class Indexer:
 
     def _rows(
         self, run: _Marked, version: Int32s, truncated: dict[int, tuple[int, ...]]
-    ) -> tuple[Int64s, Int32s, Numbered | None]:
+    ) -> tuple[Int64s, Int32s, NumberedRows | None]:
         """Return the messages that are rows, and, if wanted, the numbers of their events in their transactions."""
         if self._numbering is None:
             return *_by_table(np.flatnonzero(version != UNCAPTURED), version, truncated), None

@@ -185,7 +185,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class StoredHistory:
     """The history in an offset: every known table at the offset's position, and the changes of its batch.
 
     A replay of the batch uses these changes, whatever the catalog shows by then.
@@ -199,16 +199,16 @@ class History:
         return _to_text(self)
 
     @classmethod
-    def from_text(cls, text: str) -> History:
+    def from_text(cls, text: str) -> StoredHistory:
         return _from_text(text)
 
 
-NOTHING = History()
+NOTHING = StoredHistory()
 
 
 # Cached, because the same few histories are written and read for every batch.
 @functools.lru_cache(maxsize=16)
-def _to_text(history: History) -> str:
+def _to_text(history: StoredHistory) -> str:
     fields = {
         "changes": [[lsn_text(c.at[0]), c.at[1], c.oid, c.attributes.to_json()] for c in history.changes],
         "tables": [[oid, attributes.to_json()] for oid, attributes in history.tables],
@@ -232,9 +232,9 @@ def unpacked(text: str) -> Any:
 
 
 @functools.lru_cache(maxsize=16)
-def _from_text(text: str) -> History:
+def _from_text(text: str) -> StoredHistory:
     fields = unpacked(text)
-    return History(
+    return StoredHistory(
         tuple((oid, Attributes.from_json(found)) for oid, found in fields["tables"]),
         tuple(
             Change((lsn_value(commit), ordinal), oid, Attributes.from_json(found))
@@ -259,7 +259,7 @@ class SchemaHistory:
     """
 
     def __init__(
-        self, history: History, start: LogPosition, replayed: tuple[History, LogPosition] | None = None
+        self, history: StoredHistory, start: LogPosition, replayed: tuple[StoredHistory, LogPosition] | None = None
     ) -> None:
         self._lock = threading.Lock()
         self._tables: dict[int, Attributes] = dict(history.tables)
@@ -314,11 +314,11 @@ class SchemaHistory:
                     self._decided[oid] = place
             self._added, self._decided_before = [], {}
 
-    def upto(self, start: LogPosition, end: LogPosition) -> History:
+    def upto(self, start: LogPosition, end: LogPosition) -> StoredHistory:
         """Return the history for the offset of a batch `(start, end]`."""
         with self._lock:
             reached = [change for change in self._changes if is_reached(change.at, end)]
-            return History(
+            return StoredHistory(
                 _sorted(_applied(self._tables, reached)),
                 tuple(change for change in reached if not is_reached(change.at, start)),
             )

@@ -20,7 +20,7 @@ _IS_ROW = np.zeros(256, np.bool_)
 _IS_ROW[[ord(kind) for kind in "IUD"]] = True
 
 
-class Tables(Protocol):
+class VersionedTables(Protocol):
     """The table versions by their ids. Called for each run of messages, in the order of the log.
 
     Only `keep` makes the results of a run last: `begin` takes back what came since the last `keep`.
@@ -60,7 +60,7 @@ class Tables(Protocol):
 
 
 @dataclass(slots=True)
-class Run:
+class MessageRun:
     """Messages as the indexer sees them.
 
     `relations` are the oids of row messages, `transaction` the place of each message's transaction in `transactions`,
@@ -93,12 +93,12 @@ class Versions:
     A new decoding session starts with no version.
     """
 
-    tables: Tables
+    tables: VersionedTables
     current: dict[int, int] = field(default_factory=dict)
     _before: dict[int, int] = field(default_factory=dict)
     _steps: list[tuple[int, int, int]] = field(default_factory=list)
 
-    def assign(self, run: Run) -> Int32s:
+    def assign(self, run: MessageRun) -> Int32s:
         """Return the version of each message, which the last Relation message for its table before it announced."""
         kinds, relations = run.kinds, run.relations
         self._before, self._steps = dict(self.current), []
@@ -136,13 +136,13 @@ class Versions:
         return found
 
     @staticmethod
-    def _relation(run: Run, message: int) -> pgoutput.Relation:
+    def _relation(run: MessageRun, message: int) -> pgoutput.Relation:
         relation = pgoutput.parse(bytes(run.data[run.offsets[message] : run.offsets[message + 1]]))
         assert isinstance(relation, pgoutput.Relation)
         return relation
 
     def _set(
-        self, run: Run, is_row: npt.NDArray[np.bool_], version: Int32s, message: int, oid: int, resolved: int
+        self, run: MessageRun, is_row: npt.NDArray[np.bool_], version: Int32s, message: int, oid: int, resolved: int
     ) -> None:
         """Assign the version `resolved` to the changes of the table `oid` from the message on."""
         later = is_row & (run.relations == oid)
@@ -151,7 +151,7 @@ class Versions:
         self.current[oid] = resolved
         self._steps.append((message, oid, resolved))
 
-    def _review(self, run: Run, is_row: npt.NDArray[np.bool_], version: Int32s, first: int, last: int) -> None:
+    def _review(self, run: MessageRun, is_row: npt.NDArray[np.bool_], version: Int32s, first: int, last: int) -> None:
         """Assign new versions to tables from a change in `[first, last)` on, if due without a Relation message."""
         if not self.tables.has_held:
             return

@@ -19,7 +19,7 @@ from tailrace.connectors.postgres.log.reading import Environment
 from tailrace.connectors.postgres.protocol.position import TargetLsn
 from tailrace.connectors.postgres.schema.catalog import CapturedTable, Catalog, captured_tables
 from tailrace.connectors.postgres.schema.coverage import EVERYTHING, carried
-from tailrace.connectors.postgres.schema.history import History
+from tailrace.connectors.postgres.schema.history import StoredHistory
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.snapshot import conditions
 from tailrace.connectors.postgres.snapshot.rights import in_part, lacking, refusal
@@ -337,7 +337,7 @@ class TableSnapshots:
             found[table.schema, table.table] = known
         return found
 
-    def history(self, tables: frozenset[str] | None) -> History:
+    def history(self, tables: frozenset[str] | None) -> StoredHistory:
         """Return the facts that the log does not carry about the captured tables, or about `tables`, at the snapshot.
 
         They hold for every change that the log has after the snapshot, up to the next alteration, which the log
@@ -348,7 +348,7 @@ class TableSnapshots:
             self._catalog, [found for name, found in self.schemas.items() if tables is None or name in tables]
         )
 
-    def history_at(self, exported: str) -> History:
+    def history_at(self, exported: str) -> StoredHistory:
         """Return the history of all captured tables at an `exported` snapshot of which no rows are read."""
         connection = self._connect(self._config)
         try:
@@ -388,8 +388,8 @@ class TableSnapshots:
         self._catalog, self._resumed_at = None, None
 
 
-def _history(catalog: Catalog, tables: Sequence[TableSchema]) -> History:
-    return History(tuple(sorted(catalog.attributes(tables).items(), key=lambda entry: entry[0])))
+def _history(catalog: Catalog, tables: Sequence[TableSchema]) -> StoredHistory:
+    return StoredHistory(tuple(sorted(catalog.attributes(tables).items(), key=lambda entry: entry[0])))
 
 
 def _gathered(tasks: Sequence[SnapshotTask], most: int) -> list[Task]:

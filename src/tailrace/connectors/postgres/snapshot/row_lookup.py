@@ -15,7 +15,7 @@ from tailrace.connectors.postgres.server.connection import Address
 from tailrace.connectors.postgres.snapshot.key_chunks import OPERATORS, literal
 from tailrace.connectors.postgres.snapshot.session import locking, only, qualified, quoted
 from tailrace.errors import ConnectionFailed
-from tailrace.events.reselection import Found, Key, Unreadable
+from tailrace.events.reselection import Found, Key, UnreadableRows
 
 if TYPE_CHECKING:
     from adbc_driver_manager import Error
@@ -74,14 +74,14 @@ class PresentRows:
 
 
 def _columns(connection: KeptConnection, table: TableSchema, wanted: set[str]) -> dict[str, _Now]:
-    """Return the present columns. Raises Unreadable if they differ from those of the table's version."""
+    """Return the present columns. Raises UnreadableRows if they differ from those of the table's version."""
     listed = ", ".join(literal(name) for name in sorted(wanted))
     query = _COLUMNS % (literal(qualified(table.id)), listed)
     found = {row[0]: _Now(*row[1:]) for rows in connection.query(query) for row in zip(*_lists(rows), strict=True)}
     for name in wanted:
         then, now = table.columns[table.index(name)], found.get(name)
         if now is None or then.type_oid != now.oid or (then.modifier != now.modifier and now.oid != _VARCHAR):
-            raise Unreadable(_ALTERED.format(table.id))
+            raise UnreadableRows(_ALTERED.format(table.id))
     return found
 
 
@@ -128,12 +128,12 @@ def _texts(column: pa.Array) -> pa.Array:
 
 
 def _failure(table: TableSchema, error: Error) -> Exception:
-    """Return the error for one of the driver's: Unreadable for a refused query, else ConnectionFailed."""
+    """Return the error for one of the driver's: UnreadableRows for a refused query, else ConnectionFailed."""
     if (hidden := hidden_rows(error)) is not None:
         return hidden
     state = getattr(error, "sqlstate", None)
     if state and not state.startswith(("08", "57P")):
-        return Unreadable(f"cannot read {table.id} again: its query fails with SQLSTATE {state}")
+        return UnreadableRows(f"cannot read {table.id} again: its query fails with SQLSTATE {state}")
     text = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
     return ConnectionFailed(
         f"Rows of {table.id} cannot be read again: {text}.", "Start again with the same checkpoint: nothing is lost."

@@ -45,7 +45,7 @@ class WriteId:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class TableCommit:
     """A commit to a table: its version, its writer's metadata, and True if it changed rows."""
 
     version: int
@@ -106,7 +106,7 @@ class StoredTable(ABC):
         """Return the table's properties."""
 
     @abstractmethod
-    def commits(self, most: int) -> list[Commit]:
+    def commits(self, most: int) -> list[TableCommit]:
         """Return at most `most` commits, the newest first."""
 
     @abstractmethod

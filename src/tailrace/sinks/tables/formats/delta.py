@@ -16,7 +16,7 @@ from tailrace.errors import SinkError
 from tailrace.sinks.storage import HadoopStorage
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.evolution import ColumnStep
-from tailrace.sinks.tables.formats.base import Columns, Commit, StoredTable, TableFormat, WriteId, told
+from tailrace.sinks.tables.formats.base import Columns, StoredTable, TableCommit, TableFormat, WriteId, told
 from tailrace.sinks.tables.frames import computed
 from tailrace.sinks.tables.statements import Merge, quoted
 
@@ -317,12 +317,12 @@ class DeltaTable(StoredTable):
         found: dict[str, Any] = json.loads(newest(self.session, self.path)[1].metadata().json())["metaData"]
         return found
 
-    def commits(self, most: int) -> list[Commit]:
+    def commits(self, most: int) -> list[TableCommit]:
         told = self._told(most)
         # An unknown operation counts as a change of rows.
         still = IDLE | _OWN
         return [
-            Commit(version, metadata, operation not in still and metadata != _FILL)
+            TableCommit(version, metadata, operation not in still and metadata != _FILL)
             for version, operation, metadata in told
         ]
 

@@ -51,7 +51,7 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class IcebergSnapshot:
     """A snapshot: its id, its time in ms, its operation and its summary."""
 
     id: int
@@ -153,13 +153,13 @@ class Library:
         found = self._table.currentSnapshot()
         return None if found is None else int(found.snapshotId())
 
-    def snapshots(self) -> Iterator[Snapshot]:
+    def snapshots(self) -> Iterator[IcebergSnapshot]:
         """Yield the snapshots, the newest first."""
         table = self._table
         found = table.currentSnapshot()
         while found is not None:
             parent = found.parentId()
-            yield Snapshot(
+            yield IcebergSnapshot(
                 int(found.snapshotId()), int(found.timestampMillis()), str(found.operation()), dict(found.summary())
             )
             found = None if parent is None else table.snapshot(parent)

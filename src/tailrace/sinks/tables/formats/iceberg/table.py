@@ -16,7 +16,7 @@ import pyarrow as pa
 from tailrace.config.jar import Jar
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.evolution import ColumnStep
-from tailrace.sinks.tables.formats.base import Columns, Commit, StoredTable, TableFormat, WriteId
+from tailrace.sinks.tables.formats.base import Columns, StoredTable, TableCommit, TableFormat, WriteId
 from tailrace.sinks.tables.formats.iceberg import schemas
 from tailrace.sinks.tables.formats.iceberg.library import CONFLICT, MAINTAINED, WRITER, Files, Library, is_there
 from tailrace.sinks.tables.formats.iceberg.merging import FILE, ROW, IcebergMerge
@@ -37,7 +37,7 @@ _WORN = 0.05
 _MARK = {MAINTAINED: "true"}
 
 
-class Table(Protocol):
+class MaintainedTable(Protocol):
     """The interface that maintenance needs of a table; see `IcebergTable`."""
 
     session: SparkSession
@@ -54,7 +54,7 @@ class Table(Protocol):
     def write_places(self, places: DataFrame) -> list[Any]: ...
 
 
-def compacted(table: Table) -> str:
+def compacted(table: MaintainedTable) -> str:
     """Compact small files, rewrite files with many deleted rows, and combine all delete files. Return a report.
 
     Raises Iceberg's ValidationException if the pipeline has written to the same files meanwhile.
@@ -73,7 +73,7 @@ def compacted(table: Table) -> str:
     return f"{removed} files compacted into {added}, {deletes[0]} of deletes into {deletes[1]}"
 
 
-def _groups(table: Table, base: Files) -> Iterator[list[Any]]:
+def _groups(table: MaintainedTable, base: Files) -> Iterator[list[Any]]:
     """Yield the data files to rewrite, in groups for one commit each."""
     if base.snapshot is None:
         return
@@ -93,7 +93,7 @@ def _groups(table: Table, base: Files) -> Iterator[list[Any]]:
         yield found
 
 
-def _one_of_deletes(table: Table) -> tuple[int, int]:
+def _one_of_deletes(table: MaintainedTable) -> tuple[int, int]:
     """Combine all delete files into one, without deletes in files that no longer exist.
 
     Return the numbers of delete files before and after, (0, 0) if nothing was done.
@@ -112,7 +112,7 @@ def _one_of_deletes(table: Table) -> tuple[int, int]:
     return len(old), len(new)
 
 
-def cleaned(table: Table, version: int | None, hours: int) -> str:
+def cleaned(table: MaintainedTable, version: int | None, hours: int) -> str:
     """Expire snapshots older than `hours`, and remove files that no kept snapshot names. Return a report.
 
     Snapshots from `version` on are kept, and from the pipeline's newest one on, which records its batch.
@@ -193,10 +193,10 @@ class IcebergTable(StoredTable):
     def properties(self) -> dict[str, str]:
         return self.library.properties()
 
-    def commits(self, most: int) -> list[Commit]:
+    def commits(self, most: int) -> list[TableCommit]:
         self.library.refresh()
         found = islice(self.library.snapshots(), most)
-        return [Commit(one.id, one.summary.get(_TOLD), one.operation != "replace") for one in found]
+        return [TableCommit(one.id, one.summary.get(_TOLD), one.operation != "replace") for one in found]
 
     def past(self, name: str) -> tuple[frozenset[str], bool | None]:
         told = self.properties()
