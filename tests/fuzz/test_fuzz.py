@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.extent import sized
+from tests.extent import by_day, sized
 from tests.fuzz import machine
 from tests.fuzz.targets import TARGETS
 
@@ -34,7 +34,7 @@ def test_every_target_is_fed() -> None:
     assert sorted(name for names in TOGETHER for name in names) == sorted(TARGETS)
 
 
-@pytest.mark.parametrize("names", TOGETHER, ids=" ".join)
+@pytest.mark.parametrize("names", by_day(TOGETHER, 2), ids=" ".join)
 @pytest.mark.parametrize(
     "seed", [pytest.param(TODAY, id="today"), pytest.param(LASTING, id="lasting", marks=pytest.mark.full)]
 )

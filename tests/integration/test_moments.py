@@ -15,7 +15,7 @@ from tailrace.errors import ConversionError
 from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.maintain import MaintenanceWork, maintain
 from tailrace.sinks.tables.positions import Positions
-from tests.extent import is_full, sized
+from tests.extent import is_full, sized, turn
 from tests.fix_lake import Lake
 from tests.fix_postgres import Database
 from tests.integration.test_tables import BIG
@@ -100,6 +100,7 @@ def test_the_sum_of_a_bank_is_the_same_at_every_moment(
         made.equals("a", "b")
 
 
+@turn(1, 2)
 def test_shards_are_one_table_and_the_catalog_knows_it(lake: Callable[..., Lake], database: Database) -> None:
     """Rows with the same key in two tables are two rows; values stored apart belong to their own table."""
     for shard in (1, 2):

@@ -23,6 +23,7 @@ from tailrace.pipeline import Pipeline
 from tailrace.spark import session
 from tests import fix_invariant
 from tests.chaos.process import PARTS, runs
+from tests.extent import turn
 from tests.fix_postgres import Database
 from tests.waiting import until
 
@@ -115,6 +116,7 @@ def lines_of(said: str) -> list[str]:
     return [line.partition(" ERROR ")[2] or line for line in lines]
 
 
+@turn(1, 3)
 def test_a_run_whose_jvm_is_killed_says_so_and_is_taken_up_again(
     spark: SparkSession,
     database: Database,

@@ -28,7 +28,7 @@ from tailrace.command import cli
 from tailrace.pipeline import Pipeline
 from tdsserver.process import TestDatabase, TestServer
 from tests import fix_invariant
-from tests.extent import is_full
+from tests.extent import by_day, is_full, turn
 from tests.fix_db2 import Db2Database
 from tests.fix_kafka import Kafka
 from tests.fix_mongodb import running
@@ -449,7 +449,7 @@ def events(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[], None]]:
     listener.stop()
 
 
-@pytest.mark.parametrize(("connector", "sink"), PAIRS)
+@pytest.mark.parametrize(("connector", "sink"), by_day(PAIRS, 2))
 def test_a_session_is_told_no_secret(
     connector: str,
     sink: str,
@@ -484,6 +484,7 @@ def test_a_session_is_told_no_secret(
     assert holding(files) == []
 
 
+@turn(0, 3)
 def test_a_process_shows_no_secret(
     commands: list[Command], postgres_told: Told, file_sink: Told, tmp_path: Path
 ) -> None:

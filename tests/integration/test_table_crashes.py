@@ -19,7 +19,7 @@ from tailrace.errors import SinkError
 from tailrace.sinks.tables.formats import delta
 from tailrace.sinks.tables.positions import read_at
 from tailrace.sinks.tables.sink import TablesSink, Writer
-from tests.extent import is_full, sized
+from tests.extent import is_full, sized, turn
 from tests.fix_lake import writes
 
 AT = datetime.datetime(2024, 2, 3, tzinfo=datetime.UTC)
@@ -169,6 +169,7 @@ SECOND = [
 ]
 
 
+@turn(0, 2)
 def test_it_may_die_behind_any_commit(spark: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table is altered, with another key in the middle of a batch, beside another table: each is written once."""
     lake, crashes = Lake(spark, path), Crashes(monkeypatch, path)
@@ -220,6 +221,7 @@ def test_what_is_not_its_own_is_left_alone(spark: SparkSession, path: Path) -> N
     assert lake.rows("s.a") == [(1, 1, "x"), (2, 2, "y"), (3, 3, "z")]
 
 
+@turn(1, 2)
 def test_a_value_that_nobody_has_stops(spark: SparkSession, path: Path) -> None:
     """The batch is written once such values may be null; a value that the table has stays."""
     lake = Lake(spark, path)

@@ -37,6 +37,7 @@ def killed_behind(does: Callable[..., Any], what: str) -> Callable[..., Any]:
     return done
 
 
+@turn(1, 3)
 def test_latest_equals_the_source(
     streamed: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,6 +254,7 @@ def test_a_value_that_nobody_has_stops(lake: Callable[..., Lake], database: Data
     assert made.rows("public.t") == [(1, 10, None)]
 
 
+@turn(0, 2)
 @pytest.mark.parametrize("kind", ["iceberg", pytest.param("delta", marks=pytest.mark.full)])
 def test_a_value_that_nobody_has_is_read_again(
     lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -301,6 +303,7 @@ def test_a_value_that_nobody_has_is_read_again(
     assert made.moments()[-1]
 
 
+@turn(1, 2)
 def test_a_large_value_that_updates_leave_alone_is_not_in_the_batch(
     lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.extent import turn
+
 # Spark's own class, which every session loads.
 _CLASS = "org.apache.spark.SparkContext "
 _SHARED = "source: shared objects file"
@@ -45,6 +47,7 @@ def is_taken(work: Path, **more: str) -> bool:
     return _SHARED in line
 
 
+@turn(2, 3)
 @pytest.mark.usefixtures("archive")
 def test_a_session_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
     assert is_taken(tmp_path)

@@ -18,11 +18,12 @@ from tailrace.sinks.tables.positions import NAME, Positions
 from tailrace.sinks.tables.rebuild import FORM, demand_sound
 from tailrace.sinks.tables.target import metadata
 from tests import stored
+from tests.extent import by_day
 from tests.stored import MOUNTED, mount, versions
 
 
 @pytest.mark.parametrize("version", versions(), ids=lambda path: path.name)
-@pytest.mark.parametrize("form", stored.FORMATS)
+@pytest.mark.parametrize("form", by_day(tuple(stored.FORMATS), 2))
 def test_tables_of_an_earlier_version_are_read_and_continued(
     spark: SparkSession, place: Path, version: Path, form: str
 ) -> None:

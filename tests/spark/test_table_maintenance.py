@@ -22,7 +22,7 @@ from tailrace.sinks.tables.formats.iceberg.library import is_there
 from tailrace.sinks.tables.maintain import MaintenanceWork, maintain
 from tailrace.sinks.tables.positions import complete_until, read_at
 from tailrace.sinks.tables.target import metadata
-from tests.extent import is_full
+from tests.extent import is_full, turn
 from tests.spark.beside import Passing, merge_beside
 from tests.spark.test_table_rebuild import PIPELINE, Lake, Source, rows_of
 
@@ -109,6 +109,7 @@ def forget(spark: SparkSession, path: str) -> None:
             file.unlink()
 
 
+@turn(1, 3)
 def test_a_pipeline_goes_on_behind_maintenance_and_moments_that_are_gone_are_one_clear_error(
     spark: SparkSession, place: Path
 ) -> None:

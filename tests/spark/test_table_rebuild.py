@@ -247,6 +247,7 @@ def latest(kept: Kept) -> DataFrame:
     return kept.rebuilt("as_latest", RebuildRequest("latest"))
 
 
+@turn(0, 3)
 @pytest.mark.parametrize("mode", by_day(("latest", "history"), 2))
 def test_a_rebuilt_table_is_what_the_sink_would_have_kept(
     kept: Kept, mode: str, request: pytest.FixtureRequest
@@ -277,7 +278,7 @@ def test_deleted_rows_stay_with_their_last_values(kept: Kept) -> None:
     assert deletes_of(made) == sorted(kept.source.kept.values(), key=repr)
 
 
-@turn(0, 2)
+@turn(1, 3)
 def test_tables_are_rebuilt_up_to_a_position_or_a_time(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tables replace those of an earlier rebuild, complete or not, and no pipeline can continue with them. Deleted
     rows are kept here."""
@@ -323,7 +324,7 @@ def test_nothing_is_overwritten_that_no_rebuild_has_made(kept: Kept) -> None:
         rebuild(kept.spark, kept.lake("latest").path, str(kept.path / "other"), RebuildRequest("history"))
 
 
-@turn(1, 2)
+@turn(2, 3)
 def test_a_pipeline_goes_on_with_rebuilt_tables(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
     """A pipeline continues only with tables that hold all of its log, and then no longer with the log. The command
     makes them here."""

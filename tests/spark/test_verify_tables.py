@@ -79,7 +79,7 @@ TABLES = [
 ]
 
 
-@pytest.mark.parametrize(("options", "left", "shown"), by_day(TABLES, 2))
+@pytest.mark.parametrize(("options", "left", "shown"), by_day(TABLES, 4))
 def test_rows_that_only_a_table_has_leave_it(
     spark: SparkSession,
     place: Path,

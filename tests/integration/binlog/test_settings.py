@@ -10,6 +10,7 @@ import pytest
 
 from tailrace.connectors.binlog.setup import prerequisites
 from tailrace.errors import PrerequisiteError
+from tests.extent import by_day
 from tests.fix_mysql import MySqlDatabase
 from tests.integration.binlog.driving import driven
 from tests.integration.binlog.test_sessions import configured
@@ -77,7 +78,7 @@ def test_sessions_do_not_depend_on_the_servers_own_settings(odd: MySqlDatabase) 
         assert after == {"Id": 4, "Note": "a\\", "v": "y", "ts": "2024-11-03T09:00:00Z", "d": None}
 
 
-@pytest.mark.parametrize("version", [MYSQL_8, MARIADB_11], ids=lambda version: version.name)
+@pytest.mark.parametrize("version", by_day((MYSQL_8, MARIADB_11), 2), ids=lambda version: version.name)
 def test_hours_that_come_twice_or_never_change_no_value(version: Version, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Europe/Berlin")
     settings = {"default-time-zone": "SYSTEM", "sql_mode": "''"}
@@ -151,7 +152,7 @@ _FOLLOW = {
 }
 
 
-@pytest.mark.parametrize("version", [MYSQL_8, MARIADB_11], ids=lambda version: version.name)
+@pytest.mark.parametrize("version", by_day((MYSQL_8, MARIADB_11), 2), ids=lambda version: version.name)
 def test_a_replica_is_read_as_its_source_and_refused_without_its_changes(
     version: Version, make_mysql: Callable[[Version], MySqlDatabase]
 ) -> None:

@@ -12,7 +12,7 @@ from tailrace.errors import ConfigError
 from tailrace.pipeline import Pipeline
 from tailrace.sinks.tables.positions import read_at
 from tdsserver.process import TestDatabase
-from tests.extent import sized
+from tests.extent import sized, turn
 from tests.fix_db2 import Db2Database
 from tests.fix_lake import Lake, step
 
@@ -51,6 +51,7 @@ def of_db2(database: Db2Database) -> dict[str, str]:
     }
 
 
+@turn(1, 2)
 def test_latest_of_sql_server(spark: SparkSession, sqlserver_database: TestDatabase, tmp_path: Path) -> None:
     """There are a snapshot, updates, deletes, key changes, nulls of columns that change tables
     leave out, and moments."""

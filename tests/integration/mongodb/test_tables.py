@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tailrace.errors import ConfigError
+from tests.extent import turn
 from tests.fix_mongodb import MongoDatabase
 from tests.integration.changetables.test_tables import Shop
 
@@ -31,6 +32,7 @@ def documents(made: Shop, database: MongoDatabase, columns: str = "") -> list[An
     return sorted(((row[0], row[1] and json.loads(row[1]), *row[2:]) for row in found), key=repr)
 
 
+@turn(0, 2)
 def test_latest(spark: SparkSession, mongo_database: MongoDatabase, tmp_path: Path) -> None:
     """There are the snapshot, updates that are looked up, one of a document that is gone by then, and deletes."""
     number, kept = bson.ObjectId(), mongo_database["c"]

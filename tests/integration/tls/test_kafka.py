@@ -25,6 +25,7 @@ from tailrace.monitoring.failures import cause
 from tailrace.sinks.kafka import KafkaSink
 from tailrace.snapshot.kafka import KafkaChannel, send
 from tailrace.snapshot.signals import Polled, Signal
+from tests.extent import by_day, turn
 from tests.integration.tls.conftest import Files
 from tests.servers.jars import Unavailable
 from tests.servers.kafka import SCRAM, Broker, Security, fetch
@@ -232,6 +233,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
+@turn(1, 2)
 def test_the_producer_writes_to_brokers_that_are_known_and_know_the_user(
     spark: SparkSession, broker: Broker, files: Files, rows: str
 ) -> None:
@@ -249,7 +251,7 @@ LOGINS = ["SCRAM-SHA-256, good", "SCRAM-SHA-256, Authentication failed"]
     ("name", "creates"),
     [
         *(pytest.param(name, False, marks=pytest.mark.full) for name in LOGINS),
-        *((name, True) for name in LOGINS),
+        *((name, True) for name in by_day(LOGINS, 2)),
         *(pytest.param(name, True, marks=pytest.mark.full) for name in ("good", "no file", "authority")),
     ],
 )
