@@ -13,8 +13,10 @@
     ├── SinkError                8   the sink is unknown or refuses the records
     ├── JvmLost                  9   Spark's JVM has ended: killed, or out of memory
     ├── ProcessLost             10   the planner or a worker of Spark has ended: killed, or out of memory
-    ├── SpoolFailed             11   the spool cannot be written or read; names the directory
-    └── RegistryError           12   the schema registry does not answer, or refuses the login or a schema
+    ├── DiskFailed              11   a disk takes no more files; names directories, what is free there, and options
+    │   └── SpoolFailed         11   the spool cannot be written or read; names the directory
+    ├── RegistryError           12   the schema registry does not answer, or refuses the login or a schema
+    └── CheckpointInUse         14   another run holds the checkpoint; names its process (13 is of `verify` alone)
 
 Errors are pickled between Spark's processes, so each can be rebuilt from its arguments.
 """
@@ -100,13 +102,23 @@ class ProcessLost(TailraceError):
     exit_code = 10
 
 
-class SpoolFailed(TailraceError):
-    """Data read from the log cannot be written to disk, or not be read back."""
+class DiskFailed(TailraceError):
+    """A disk that the run writes to is full or read-only, or a limit of the system is reached."""
 
     exit_code = 11
+
+
+class SpoolFailed(DiskFailed):
+    """Data read from the log cannot be written to disk, or not be read back."""
 
 
 class RegistryError(TailraceError):
     """The schema registry failed. Raised in workers: the batch fails, and is repeated as a whole."""
 
     exit_code = 12
+
+
+class CheckpointInUse(TailraceError):
+    """Another run holds the checkpoint's lock. A start after its end succeeds."""
+
+    exit_code = 14

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -14,8 +13,9 @@ from tailrace.config.files import RunConfig
 from tailrace.config.transforms import transforms
 from tailrace.connectors.registry import find, parse
 from tailrace.errors import TailraceError
-from tailrace.monitoring.failures import cause, disk_failure
+from tailrace.monitoring.failures import cause
 from tailrace.monitoring.status import METRIC
+from tailrace.process import disk
 from tailrace.sinks.base import Sink
 from tailrace.snapshot.mode import snapshot_mode
 from tailrace.spark.lock import CheckpointLock
@@ -171,10 +171,10 @@ class Pipeline:
     def start(self, available_now: bool = False) -> StreamingQuery:
         """Start the query; with `available_now` it ends by itself at the log's current end.
 
-        Raises TailraceError if the pipeline was started before or another run holds its checkpoint; PrerequisiteError
-        if Spark cannot run here, or a given session is of Spark Connect; ConnectionFailed if no Spark master answers;
-        SinkError if the sink's place belongs to another checkpoint, or executors do not see its directory. Later errors
-        of source or sink end the query: `cause` finds them in the exception that Spark raises.
+        Raises TailraceError if the pipeline was started before; CheckpointInUse if another run holds its checkpoint;
+        PrerequisiteError if Spark cannot run here, or a given session is of Spark Connect; ConnectionFailed if no Spark
+        master answers; SinkError if the sink's place belongs to another checkpoint, or executors do not see its
+        directory. Later errors of source or sink end the query: `cause` finds them in the exception that Spark raises.
         """
         from tailrace.spark import register
 
@@ -195,10 +195,13 @@ class Pipeline:
         return cause(error, self._foreign)
 
     def _foreign(self, text: str) -> TailraceError | None:
-        places = [f"the checkpoint {self.run.checkpoint_location}", f"temporary files in {tempfile.gettempdir()}"]
+        places = [
+            disk.Directory("the checkpoint", self.run.checkpoint_location, "checkpoint.location"),
+            disk.temporary(),
+        ]
         if self.sink.folder:
-            places.insert(1, f"the sink's {self.sink.folder}")
-        return self.sink.failure(text) or disk_failure(text, places)
+            places.insert(1, disk.Directory("the sink's", self.sink.folder, f"debezium.sink.{self.sink.name}.path"))
+        return self.sink.failure(text) or disk.failure(text, places)
 
     @property
     def source(self) -> Config:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from tailrace import pipeline
 from tailrace.command import cli
+from tailrace.errors import CheckpointInUse, DiskFailed
 from tailrace.pipeline import Pipeline
 from tailrace.spark import session
 from tests import fix_invariant
@@ -132,7 +133,7 @@ def test_a_run_whose_jvm_is_killed_says_so_and_is_taken_up_again(
     until_written(2, here, running)
 
     # The checkpoint has one run at a time.
-    assert cli.main(["run", str(path), "--once"]) == 1
+    assert cli.main(["run", str(path), "--once"]) == CheckpointInUse.exit_code
     said = capsys.readouterr().err
     assert f"The checkpoint .tailrace/shop is in use by another run, process {running.pid}." in said
     assert running.poll() is None
@@ -194,6 +195,63 @@ def test_once_delivers_what_there_is_and_goes_on_from_there(
     assert cli.main(["run", str(path), "--once"]) == 0
     assert ops(here) == ["r", "r", "u", "d", None]
     assert "3 in all" in capsys.readouterr().err
+
+
+@contextmanager
+def limited(name: str, most: int) -> Iterator[None]:
+    """Let the processes of Spark with that name write no file of more than `most` bytes, nor those that they start."""
+
+    def limit(size: int) -> int:
+        count = 0
+        for one in psutil.Process().children(recursive=True):
+            # a process may end meanwhile
+            with suppress(psutil.Error):
+                if Path(one.exe()).name.startswith(name):
+                    one.rlimit(psutil.RLIMIT_FSIZE, (size, one.rlimit(psutil.RLIMIT_FSIZE)[1]))
+                    count += 1
+        return count
+
+    assert limit(most)
+    try:
+        yield
+    finally:
+        limit(psutil.RLIM_INFINITY)
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "said"),
+    [
+        # smaller than a file of the offset log
+        ("java", 64, "A limit on the size of files is reached on a disk that is written to: the checkpoint "),
+        # smaller than a task in a file
+        ("python", 1 << 19, "File too large; "),
+    ],
+    ids=["checkpoint", "tasks"],
+)
+def test_a_disk_that_refuses_files_ends_the_run_and_the_next_one_goes_on(
+    spark: SparkSession,
+    database: Database,
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    most: int,
+    said: str,
+) -> None:
+    monkeypatch.setattr(pipeline, "Pipeline", lambda run, **_: Pipeline(run, spark))
+    database.execute("create table t (id int primary key, v text)", "insert into t values (0, 'a')")
+    path = write(here, database)
+    assert cli.main(["run", str(path), "--once"]) == 0
+    database.execute("insert into t select i, repeat('x', 300) from generate_series(1, 5000) i")
+    with limited(name, most):
+        assert cli.main(["run", str(path), "--once"]) == DiskFailed.exit_code
+    error = capsys.readouterr().err
+    assert said in error
+    assert " free" in error
+    assert "othing is lost" in error
+    assert ops(here) == ["r"]
+    assert cli.main(["run", str(path), "--once"]) == 0
+    assert [record["key"]["id"] for record in records(here)] == list(range(5001))  # type: ignore[index]
 
 
 def test_what_the_server_lacks_is_said_before_spark_has_started(

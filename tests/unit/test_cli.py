@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from tailrace.connectors.postgres.status import describe
 from tailrace.errors import (
     ConnectionFailed,
     ConversionError,
+    DiskFailed,
     PositionLost,
     PrerequisiteError,
     SinkError,
@@ -29,9 +33,11 @@ from tailrace.errors import (
 from tailrace.monitoring.failures import cause, recognise
 from tailrace.monitoring.status import METRIC, Status, StatusLine
 from tailrace.pipeline import Pipeline
+from tailrace.process import disk
 from tailrace.sinks.console import render
 from tailrace.spark import session
 from tailrace.spark.lock import CheckpointLock
+from tailrace.verify import arguments as verifying
 
 NOWHERE = "database.hostname=127.0.0.1\ndatabase.port=1\ndatabase.user=u\ndatabase.dbname=d\ndatabase.password=s3cret\n"
 
@@ -122,7 +128,8 @@ def test_version_names_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_error_has_a_documented_exit_code() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TailraceError)]
     codes = {kind.exit_code for kind in kinds}
-    assert codes == set(range(1, len(codes) + 1))
+    assert verifying.FAILED not in codes
+    assert codes | {verifying.FAILED} == set(range(1, len(codes) + 2))
     # A class without a code of its own has its base class's.
     own = [kind for kind in kinds if "exit_code" in vars(kind)]
     assert len(own) == len(codes)
@@ -440,7 +447,7 @@ def test_ctrl_c_during_the_imports_ends_without_a_traceback(tmp_path: Path) -> N
             "No space is left on",
         ),
         ("[Errno 122] Disk quota exceeded", "The quota is used up on"),
-        ("java.io.FileNotFoundException: /x/y (Read-only file system)", "A file system is read-only that"),
+        ("java.io.IOException: File too large", "A limit on the size of files is reached on a disk"),
     ],
 )
 def test_a_disk_that_takes_no_files_is_named_by_what_is_written(tmp_path: Path, text: str, said: str) -> None:
@@ -449,5 +456,52 @@ def test_a_disk_that_takes_no_files_is_named_by_what_is_written(tmp_path: Path, 
     found = Pipeline(configured).cause(RuntimeError(text))
     assert found is not None
     assert found.message.startswith(said)
-    assert "the checkpoint /state, the sink's /out or temporary files in /" in found.message
+    room = r" \(.* MB free\)"
+    assert re.search(
+        rf"the checkpoint /state{room}, the sink's /out{room} or temporary files in /\S*{room}", found.message
+    )
+    assert "checkpoint.location or debezium.sink.file.path or TMPDIR" in found.remedy
+    assert "nothing is lost" in found.remedy
+    assert isinstance(found, DiskFailed)
     assert found.exit_code not in cli.LASTING
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "option"),
+    [
+        (
+            "java.io.FileNotFoundException: /state/x/y (Read-only file system)",
+            "the checkpoint /state",
+            "checkpoint.loc",
+        ),
+        ("OSError: [Errno 28] No space left on device: '/out/part (1)'", "the sink's /out", "debezium.sink.file.path"),
+        ("OSError: [Errno 28] No space left on device: '/elsewhere/z'", "the directory /elsewhere", "Make room there."),
+    ],
+)
+def test_a_file_that_the_system_names_tells_the_directory(tmp_path: Path, text: str, named: str, option: str) -> None:
+    overrides = {"debezium.sink.type": "file", "debezium.sink.file.path": "/out", "checkpoint.location": "/state"}
+    configured = registry.read(write(tmp_path, NOWHERE + "topic.prefix=t\n"), overrides, sinks=sinks.names())
+    found = Pipeline(configured).cause(RuntimeError(text))
+    assert found is not None
+    assert f"that is written to: {named} (" in found.message
+    assert " or " not in found.message
+    assert option in found.remedy
+
+
+def test_a_server_that_calls_a_request_too_large_is_no_full_disk() -> None:
+    assert disk.failure("HTTP 413: File too large") is None
+
+
+def test_a_full_disk_outside_of_a_query_has_its_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, NOWHERE + "topic.prefix=t\n")
+
+    def full(*_: object, **__: object) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/nowhere/made/x")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    assert cli.main(["run", path, "--checkpoint", str(tmp_path / "state")]) == 11
+    said = capsys.readouterr().err
+    assert "No space is left on a disk that is written to: the directory /nowhere/made (" in said
+    assert "Traceback" not in said

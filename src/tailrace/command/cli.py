@@ -58,9 +58,10 @@ exit codes:
     8  the sink is wrong or refuses records
     9  Spark's JVM has ended
    10  the planner or a worker has ended
-   11  the spool cannot be written or read
+   11  a disk is full, or cannot be written or read
    12  the schema registry does not answer, or refuses
    13  verify: another failure
+   14  another run holds the checkpoint
   130  a second Ctrl-C
 """
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from tailrace.config.files import RunConfig
 from tailrace.connectors.findings import Finding
+from tailrace.process import disk
 
 _HEAP = "spark.driver.memory"
 _DEFAULT = "2g"
@@ -42,12 +41,12 @@ def findings(run: RunConfig, conf: Mapping[str, str], *, local: bool = True) -> 
                 f"Give it more, or a smaller heap: --conf {_HEAP}=1g.",
             )
         )
-    temporary = Path(tempfile.gettempdir())
+    temporary = Path(disk.temporary().directory)
     for place, needed, what, remedy in (
         (temporary, on_disk, "changes that wait for Spark", "Name another directory in TMPDIR, or make room"),
         (run.checkpoint, _CHECKPOINT, "the checkpoint", "Name another directory in checkpoint.location, or make room"),
     ):
-        room = None if place is None else _free(place)
+        room = None if place is None else disk.free(place)
         if room is not None and room < needed:
             text = f"{place} has {_shown(room)} free, and {what} may need {_shown(needed)}."
             found.append(Finding("warning", "disk", text, f"{remedy}."))
@@ -84,15 +83,6 @@ def available(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup"))
     except OSError:
         pass
     return min(found, default=None)
-
-
-def _free(place: Path) -> int | None:
-    """Return the bytes that are free where a directory is or will be made."""
-    there = next((one for one in (place.absolute(), *place.absolute().parents) if one.exists()), None)
-    try:
-        return None if there is None else shutil.disk_usage(there).free
-    except OSError:
-        return None
 
 
 def _shown(count: int) -> str:

@@ -292,7 +292,7 @@ class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
                     raise
                 if not self._has_warned:
                     self._has_warned = True
-                    log.warning("%s ReaderState goes on as fast as Spark commits what waits.", error)
+                    log.warning("%s Reading goes on as fast as Spark commits what waits.", error)
             seen = self.spool.version
             while self.spool.full and not self._stop.is_set():
                 self._rest(seen)

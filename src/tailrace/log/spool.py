@@ -18,6 +18,7 @@ import numpy as np
 from tailrace.columns.batch import Bytes
 from tailrace.errors import SpoolFailed
 from tailrace.log.contracts import IndexedRun, P, Taken
+from tailrace.process import disk
 from tailrace.process.runtime import THREADS, Runtime
 
 # --- temporary files --------------------------------------------------------------------------------------------------
@@ -26,16 +27,17 @@ from tailrace.process.runtime import THREADS, Runtime
 FILE_BYTES = 32 << 20
 
 
-def spool_failed(error: OSError) -> SpoolFailed:
-    """Return the error for a failure of a temporary file."""
-    try:
-        directory = tempfile.gettempdir()
-    except OSError:
-        directory = "the directory for temporary files"
+def spool_failed(error: OSError, size: int = 0, what: str = "Changes that wait for Spark") -> SpoolFailed:
+    """Return the error for a failure of a temporary file, to which `size` bytes were to be written."""
+    directory = disk.temporary().directory
+    room = disk.free(directory)
+    counts = [f"{disk.megabytes(size)} were to be written"] if size else []
+    counts += [] if room is None else [f"{disk.megabytes(room)} are free"]
+    said = "; ".join([error.strerror or str(error), *([", ".join(counts)] if counts else [])])
     return SpoolFailed(
-        f"Changes that wait for Spark cannot be kept in {directory}: {error.strerror or error}.",
+        f"{what} cannot be kept in {directory}: {said}.",
         "Make room there, or name another directory with TMPDIR. max.queue.size.in.bytes bounds what waits, and what "
-        "is kept of transactions in progress.",
+        "is kept of transactions in progress. Nothing is lost: the next start reads again what was not delivered.",
     )
 
 
@@ -76,7 +78,7 @@ class Spill:
         try:
             place = self._reserve(int(data.nbytes))
         except OSError as error:
-            raise spool_failed(error) from error
+            raise spool_failed(error, int(data.nbytes)) from error
         try:
             _write(place.file.file.fileno(), data, place.start)
         except OSError as error:
@@ -84,7 +86,7 @@ class Spill:
             with suppress(OSError):
                 os.ftruncate(place.file.file.fileno(), place.start)
             self.release(place)
-            raise spool_failed(error) from error
+            raise spool_failed(error, place.size) from error
         place.file.end += place.size
         return place
 

@@ -1,4 +1,4 @@
-"""The search for the deliberate error in an exception of Spark. No I/O.
+"""The search for the deliberate error in an exception of Spark.
 
 An error that the planner or a worker raises reaches the driver as text inside a Java exception, often several times:
 with Python's traceback, and again as the cause of further failures.
@@ -8,19 +8,13 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from tailrace import errors
 from tailrace.errors import TailraceError
+from tailrace.process import disk
 
 _OWN = re.compile(r"\b(tailrace(?:\.\w+)*)\.(\w+): ([^\n]*(?:\n +(?!at |File |SQLSTATE)[^\n]*)*)")
-
-_DISK = {
-    "No space left on device": "No space is left on a disk",
-    "Disk quota exceeded": "The quota is used up on a disk",
-    "Read-only file system": "A file system is read-only",
-}
-"""The system's words in exceptions of Java and Python, with what they mean."""
 
 Foreign = Callable[[str], TailraceError | None]
 """Finds the error in a text of foreign exceptions, as `tailrace.sinks.base.Sink.failure` does."""
@@ -29,8 +23,9 @@ Foreign = Callable[[str], TailraceError | None]
 def cause(error: BaseException, foreign: Foreign | None = None) -> TailraceError | None:
     """Return the deliberate error behind `error`: itself, one of its causes, or one found in their texts.
 
-    If the texts hold no TailraceError, calls `foreign` with them: the sink's `failure`.
+    If the texts hold no TailraceError, calls `foreign` with them: the sink's `failure`. Last comes a disk that is full.
     """
+    full: TailraceError | None = None
     seen: set[int] = set()
     at: BaseException | None = error
     texts: list[str] = []
@@ -39,8 +34,9 @@ def cause(error: BaseException, foreign: Foreign | None = None) -> TailraceError
             return at
         seen.add(id(at))
         texts.append(str(at))
+        full = full or (disk.failed(at) if isinstance(at, OSError) else None)
         at = at.__cause__ or at.__context__
-    return recognise("\n".join(texts), foreign)
+    return recognise("\n".join(texts), foreign) or full
 
 
 def recognise(text: str, foreign: Foreign | None = None) -> TailraceError | None:
@@ -50,20 +46,6 @@ def recognise(text: str, foreign: Foreign | None = None) -> TailraceError | None
         if kind is not None:
             return kind(_unescaped(found[3]).rstrip())
     return None if foreign is None else foreign(text)
-
-
-def disk_failure(text: str, places: Sequence[str]) -> TailraceError | None:
-    """Return the error for a disk that takes no files, if a text of exceptions has the system's words for it.
-
-    The words name no file, so the message names the `places` where the run writes.
-    """
-    said = next((meaning for words, meaning in _DISK.items() if words in text), None)
-    if said is None:
-        return None
-    return TailraceError(
-        f"{said} that the run writes to: {', '.join(places[:-1])} or {places[-1]}.",
-        "Make room there, or name other directories, and start again: the run goes on from its checkpoint.",
-    )
 
 
 def _kind(module: str, name: str) -> type[TailraceError] | None:

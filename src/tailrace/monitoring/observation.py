@@ -27,7 +27,7 @@ HISTORY_STEP_SECONDS = 10.0
 
 FAILED_KINDS = {
     1: "other", 2: "configuration", 3: "connection", 4: "prerequisite", 5: "position", 6: "decoding", 7: "conversion",
-    8: "sink", 9: "jvm", 10: "process", 11: "disk", 12: "registry",
+    8: "sink", 9: "jvm", 10: "process", 11: "disk", 12: "registry", 14: "checkpoint",
 }  # fmt: skip
 """The kind of an error in metrics, by its exit code."""
 

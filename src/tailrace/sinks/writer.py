@@ -15,10 +15,12 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import SinkError
+from tailrace.process import disk
 from tailrace.sinks.base import Settings, Sink
 from tailrace.sinks.interruption import STOPPED, Interrupted, briefly
 from tailrace.sinks.packed import local_rows
@@ -184,14 +186,30 @@ class DeadLetters:
     def _append(self, text: str) -> None:
         try:
             file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            with open(file, "w", encoding="utf-8", errors="surrogateescape") as out:
-                out.write(text)
-                out.flush()
-                os.fsync(file)
+            try:
+                before = os.fstat(file).st_size
+                _write(file, text.encode(errors="surrogateescape"), before)
+            finally:
+                os.close(file)
         except OSError as error:
+            full = disk.failed(error, [disk.Directory("the dead letters", self.path, self._option)])
+            if full is not None:
+                raise full from None
             raise SinkError(
                 f"{self.path} cannot be written: {error.strerror}.", f"Check {self._option} and the rights there."
             ) from None
+
+
+def _write(file: int, data: bytes, before: int) -> None:
+    """Append `data` to a file of `before` bytes, and wait for the disk. A failure leaves none of it."""
+    try:
+        while data:
+            data = data[os.write(file, data) :]
+        os.fsync(file)
+    except OSError:
+        with suppress(OSError):
+            os.ftruncate(file, before)
+        raise
 
 
 def _text(data: bytes | None) -> str | dict[str, str] | None:

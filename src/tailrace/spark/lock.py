@@ -15,7 +15,8 @@ import socket
 import time
 from pathlib import Path
 
-from tailrace.errors import ConfigError, TailraceError
+from tailrace.errors import CheckpointInUse, ConfigError, DiskFailed
+from tailrace.process import disk
 
 FILE = "tailrace.lock"
 PATIENCE_S = 60.0
@@ -43,14 +44,17 @@ class CheckpointLock:
     def acquire(self, patience_s: float = PATIENCE_S) -> None:
         """Take the lock; waits for the JVM of a killed run to end.
 
-        Raises TailraceError, naming the process, if another run holds the lock, and ConfigError if the directory cannot
-        be created. On a file system without locks, logs a warning and takes no lock.
+        Raises CheckpointInUse, naming the process, if another run holds the lock, ConfigError if the directory cannot
+        be created, and DiskFailed if a disk is full. On a file system without locks, logs a warning and takes no lock.
         """
         path = self._directory / FILE
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
+            full = self._full(error)
+            if full is not None:
+                raise full from None
             raise ConfigError(
                 f"The checkpoint {self._directory} cannot be written: {error.strerror}.",
                 "Name another directory in checkpoint.location, or get the rights there.",
@@ -86,14 +90,20 @@ class CheckpointLock:
                 return
             else:
                 break
-        os.ftruncate(file, 0)
-        os.pwrite(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+        try:
+            os.ftruncate(file, 0)
+            os.pwrite(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+        except OSError as error:
+            raise self._full(error) or error from None
 
-    def _taken(self, holder: tuple[int, str]) -> TailraceError:
+    def _full(self, error: OSError) -> DiskFailed | None:
+        return disk.failed(error, [disk.Directory("the checkpoint", str(self._directory), "checkpoint.location")])
+
+    def _taken(self, holder: tuple[int, str]) -> CheckpointInUse:
         pid, host = holder
         where = f" on {host}" if host and host != socket.gethostname() else ""
         named = f", process {pid}{where}" if pid else ""
-        return TailraceError(
+        return CheckpointInUse(
             f"The checkpoint {self._directory} is in use by another run{named}.",
             "Stop that run or wait for its end; two pipelines need two checkpoints.",
         )

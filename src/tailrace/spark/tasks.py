@@ -114,10 +114,7 @@ class TaskFiles:
         if (start, end) != self._batch:
             self.close()
             self._batch = (start, end)
-        try:
-            return self._written(tasks)
-        except OSError as error:
-            raise spool_failed(error) from error
+        return self._written(tasks)
 
     def passed(self, start: Offset) -> None:
         """Release the files if Spark has committed their batch, which ends at `start`."""
@@ -139,10 +136,13 @@ class TaskFiles:
             parts = [memoryview(text), *(array.raw() for array in arrays)]
             if sum(part.nbytes for part in parts) <= PACKED_BYTES:
                 return TaskPartition(task)
-            # closed by `close`, or by the handler below
-            file = TemporaryFile(prefix="tailrace-tasks-")  # noqa: SIM115
-            self._files.append(file)
-            return PlacedPartition(_place(file, parts))
+            try:
+                # closed by `close`, or by the handler below
+                file = TemporaryFile(prefix="tailrace-tasks-")  # noqa: SIM115
+                self._files.append(file)
+                return PlacedPartition(_place(file, parts))
+            except OSError as error:
+                raise spool_failed(error, sum(part.nbytes for part in parts)) from error
 
         try:
             if len(tasks) > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -112,8 +113,10 @@ def test_a_full_disk_keeps_nothing_of_a_chunk_and_says_what_to_do(monkeypatch: p
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(SpoolFailed) as failed:
         spool.put(made[5])
-    for word in (tempfile.gettempdir(), "No space left on device", "max.queue.size.in.bytes", "TMPDIR"):
+    size_text = f"{made[5].data.nbytes / (1 << 20):,.1f} MB were to be written, "
+    for word in (tempfile.gettempdir(), "No space left on device", size_text, "max.queue.size.in.bytes", "TMPDIR"):
         assert word in str(failed.value)
+    assert re.search(r" [\d,]+\.\d MB are free\. .*Nothing is lost: ", str(failed.value))
     assert (spool.size, held()) == (size, files)
     assert os.fstat(written[0]).st_size == sum(run.data.nbytes for run in made[1:5])
     monkeypatch.setattr(os, "pwrite", pwrite)

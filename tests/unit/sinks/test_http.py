@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import hmac
 import json
 import logging
+import os
 import socket
 import stat
 from collections.abc import Iterator
@@ -16,7 +18,7 @@ from typing import Any
 import pytest
 
 from tailrace import sinks
-from tailrace.errors import ConnectionFailed, SinkError
+from tailrace.errors import ConnectionFailed, DiskFailed, SinkError
 from tailrace.sinks.authentication import Jwt, OAuth2
 from tailrace.sinks.base import Settings
 from tailrace.sinks.http import HttpSink
@@ -183,6 +185,27 @@ def test_a_dead_letter_file_that_cannot_be_written(server: WebServer, tmp_path: 
         stream_to(server, tmp_path, dead_letter_file=str(tmp_path / "nowhere" / "x"))
     with pytest.raises(SinkError, match=r"dead\.letter\.file must be the path of a file"):
         stream_to(server, tmp_path, dead_letter_file="s3a://bucket/x")
+
+
+def test_a_full_disk_leaves_no_half_line_of_a_refused_record(
+    server: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.answers = refusing(2)
+    letters = tmp_path / "letters.jsonl"
+    stream = stream_to(server, tmp_path, dead_letter_file=str(letters))
+    write = os.write
+
+    def full(file: int, data: bytes) -> int:
+        if len(data) < 20:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(file, data[:10])
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tailrace.sinks.writer.os.write", full)
+        with pytest.raises(DiskFailed, match=rf"No space is left .*: the dead letters {letters} .*dead\.letter\.file"):
+            stream.batch([row("t", 1), row("t", 2)], 7)
+    stream.batch([row("t", 1), row("t", 2)], 7)
+    assert [json.loads(line)["batch"] for line in letters.read_text().splitlines()] == [7]
 
 
 def test_a_stop_ends_the_tries(server: WebServer, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.errors import ConfigError, TailraceError
+from tailrace.errors import CheckpointInUse, ConfigError, DiskFailed
 from tailrace.spark.lock import FILE, CheckpointLock
 
 HOLD = """
@@ -51,7 +52,7 @@ def held(checkpoint: Path, child: str = "alone") -> Iterator[subprocess.Popen[st
 def test_a_second_run_is_told_of_the_first(tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     with held(checkpoint) as process:
-        with pytest.raises(TailraceError) as refused:
+        with pytest.raises(CheckpointInUse) as refused:
             CheckpointLock(checkpoint).acquire()
         assert refused.value.message == f"The checkpoint {checkpoint} is in use by another run, process {process.pid}."
         assert refused.value.remedy
@@ -63,7 +64,7 @@ def test_a_run_waits_for_the_jvm_of_one_that_was_killed(tmp_path: Path) -> None:
         process.kill()
         process.wait()
         # The child still has the lock, and no live process does, so it is awaited; here not at all.
-        with pytest.raises(TailraceError, match=f"process {process.pid}"):
+        with pytest.raises(CheckpointInUse, match=f"process {process.pid}"):
             CheckpointLock(tmp_path).acquire(patience_s=0)
         assert process.stdin is not None
         process.stdin.close()
@@ -78,7 +79,7 @@ def test_a_lock_that_was_released_is_free_although_the_jvm_lives(tmp_path: Path)
     lock.acquire()
     child = subprocess.Popen(["sh", "-c", "read line"], stdin=subprocess.PIPE, pass_fds=lock.files)
     try:
-        with pytest.raises(TailraceError, match="in use"):
+        with pytest.raises(CheckpointInUse, match="in use"):
             CheckpointLock(tmp_path).acquire()
         lock.release()
         lock.release()
@@ -99,7 +100,7 @@ def test_a_lock_that_nobody_refers_to_is_free(tmp_path: Path) -> None:
 def test_a_run_of_another_host_counts_as_alive(tmp_path: Path) -> None:
     with held(tmp_path):
         (tmp_path / FILE).write_text(json.dumps({"pid": 1 << 22, "host": "elsewhere.example"}))
-        with pytest.raises(TailraceError, match=r"process 4194304 on elsewhere\.example"):
+        with pytest.raises(CheckpointInUse, match=r"process 4194304 on elsewhere\.example"):
             CheckpointLock(tmp_path).acquire()
 
 
@@ -119,6 +120,18 @@ def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"file/checkpoint cannot be written"):
         CheckpointLock(tmp_path / "file" / "checkpoint").acquire()
+
+
+@pytest.mark.parametrize("step", ["open", "pwrite"])
+def test_a_disk_that_is_full_may_have_room_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, step, full)
+        with pytest.raises(DiskFailed, match=rf"the checkpoint {tmp_path} \(.* MB free\)\. .*checkpoint\.location"):
+            CheckpointLock(tmp_path).acquire()
+    CheckpointLock(tmp_path).acquire()
 
 
 def test_a_killed_run_leaves_no_lock(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
             return self._file.write(data)
 
     monkeypatch.setattr("tailrace.spark.tasks.TemporaryFile", Full)
-    with pytest.raises(SpoolFailed, match=r"No space left on device"):
+    with pytest.raises(SpoolFailed, match=r"No space left on device; \d+\.\d MB were to be written"):
         files.placed(FIRST, SECOND, [SMALL, LARGE])
     assert not open_files(tmp_path)
 

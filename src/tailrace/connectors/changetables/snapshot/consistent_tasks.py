@@ -22,7 +22,8 @@ from tailrace.connectors.changetables.dialect import Key, KeyRange, Position, Se
 from tailrace.connectors.changetables.log.past_rows import PastRows, PastRowsBuilder
 from tailrace.connectors.changetables.log.sessions import borrowed, changes
 from tailrace.connectors.changetables.log.tasks import TaskSource
-from tailrace.errors import PositionLost, PrerequisiteError, SpoolFailed
+from tailrace.errors import PositionLost, PrerequisiteError
+from tailrace.log.spool import spool_failed
 from tailrace.process.runtime import THREADS, Runtime
 from tailrace.snapshot.signals import WINDOW_CLOSE
 
@@ -147,10 +148,7 @@ class HeldTask:
             except BaseException as error:
                 file.close()
                 if isinstance(error, OSError):
-                    raise SpoolFailed(
-                        f"The rows of {part.table.id} cannot be kept in {tempfile.gettempdir()}: {error.strerror}.",
-                        "Make room there, or name another directory by TMPDIR.",
-                    ) from None
+                    raise spool_failed(error, what=f"The rows of {part.table.id}") from None
                 raise
             return file
 

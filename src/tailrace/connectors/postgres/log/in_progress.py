@@ -95,7 +95,7 @@ class StreamedTransactions:
         try:
             transaction.file.write(record)
         except OSError as error:
-            raise _unkept(error) from error
+            raise _unkept(error, len(record)) from error
         transaction.size += len(record)
         self.size += len(record)
 
@@ -139,8 +139,8 @@ class StreamedTransactions:
             self._forget(xid)
 
 
-def _unkept(error: OSError) -> TooMuchInProgress:
-    failed = spool_failed(error)
+def _unkept(error: OSError, size: int = 0) -> TooMuchInProgress:
+    failed = spool_failed(error, size)
     return TooMuchInProgress(failed.message, failed.remedy)
 
 
