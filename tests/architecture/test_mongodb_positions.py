@@ -16,19 +16,19 @@ from tailrace.connectors.mongodb.log.feed import MongoFeed
 from tailrace.connectors.mongodb.log_session import MongoLogSession
 
 
-def commit(log: MongoLogSession, planned: p.Position, read: p.Read, committed: p.Committed) -> None:
+def commit(log: MongoLogSession, planned: p.ChangePosition, read: p.Read, committed: p.Committed) -> None:
     log.release(committed)
     log.release(read)  # wrong
     log.release(planned)  # wrong
     log.release(log.feed.reached_position)  # wrong
 
 
-def read(feed: MongoFeed, run: IndexedRun, wanted: p.Position, committed: p.Committed) -> None:
+def read(feed: MongoFeed, run: IndexedRun, wanted: p.ChangePosition, committed: p.Committed) -> None:
     feed.reached_position = run.reached
     feed.reached_position = run.position(0)
     feed.reached_position = wanted  # wrong
     feed.reached_position = committed  # wrong
-    feed.reached_position = p.Position(7)  # wrong
+    feed.reached_position = p.ChangePosition(7)  # wrong
     IndexedRun.of(run.rows, wanted, None, 0)  # wrong
 """
 
