@@ -205,6 +205,21 @@ def test_changes_that_are_left_out_are_told(
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("more", [{}, {"insert.mode": "upsert", "primary.key.mode": "record_value"}])
+def test_updates_that_add_rows_are_told_once(
+    database: Database, stream_to: Callable[..., Stream], caplog: pytest.LogCaptureFixture, more: dict[str, str]
+) -> None:
+    stream = stream_to(database, {"schema.evolution": "basic"} | more)
+    with caplog.at_level(logging.WARNING, "tailrace"):
+        stream.batch([put("c", 1, "a")])
+        assert not caplog.records
+        stream.batch([put("u", 1, "b"), put("u", 1, "c")])
+    assert rows_of(database) == [(1, "a"), (1, "b"), (1, "c")]
+    (told,) = [one.message for one in caplog.records]
+    assert told.startswith("jdbc: updates of p_public_t add rows beside those with the earlier values")
+    assert "insert.mode = upsert" in told
+
+
 def test_a_key_with_other_columns_than_the_tables(database: Database, stream_to: Callable[..., Stream]) -> None:
     database.execute("create table p_public_t (id int, v text primary key)")
     with pytest.raises(SinkError, match=r"p_public_t has no unique index over the key of its records \(id\)"):
@@ -422,6 +437,20 @@ def test_a_row_that_the_server_refuses(
     assert "hush" not in caplog.text
 
 
+def test_a_text_that_the_server_has_no_form_for_is_refused_at_once(
+    database: Database, stream_to: Callable[..., Stream], tmp_path: Path
+) -> None:
+    """Other databases have the character NUL in texts; a server that is away is tried again, a value is not."""
+    stream = stream_to(database, UPSERT)
+    rows = [put("c", 1, "a"), put("c", 2, "b\0c"), put("c", 3, "d")]
+    with pytest.raises(SinkError, match=r"refuses a record .*cannot contain NUL"):
+        stream.batch(rows)
+    letters = tmp_path / "letters.jsonl"
+    stream_to(database, UPSERT, dead_letter_file=str(letters)).batch(rows)
+    assert rows_of(database) == [(1, "a"), (3, "d")]
+    assert len(letters.read_text().splitlines()) == 1
+
+
 def test_a_session_that_ends_is_opened_again(database: Database, stream_to: Callable[..., Stream]) -> None:
     stream = stream_to(database, UPSERT)
     stream.batch([put("c", 1, "a")])
@@ -573,6 +602,27 @@ def test_two_names_that_would_be_one_table_are_refused(
         stream.batch([put("c", 1, "c", topic=second)])
     assert first in caught.value.message
     assert second in caught.value.message
+
+
+@pytest.mark.parametrize(("first", "second"), [("p.public.a.b", "p.public.a_b"), ("p.public.Größe", "p.public.größe")])
+def test_a_later_run_knows_whose_rows_a_table_has(database: Database, tmp_path: Path, first: str, second: str) -> None:
+    def run(*batches: tuple[int, Row]) -> None:
+        sink = made(database, **{name.replace(".", "_"): text for name, text in UPSERT.items()})
+        try:
+            stream = started(sink, tmp_path)
+            for number, one in batches:
+                stream.batch([one], number)
+        finally:
+            sink.close()
+
+    run((0, put("c", 1, "a", topic=first)))
+    run((1, put("u", 1, "b", topic=first)))
+    with pytest.raises(SinkError, match="would both be written to the table") as caught:
+        run((2, put("c", 1, "c", topic=second)))
+    assert first in caught.value.message
+    # the remedy lets another table have the name
+    database.execute(caught.value.remedy[caught.value.remedy.index("delete from") :].rstrip(";"))
+    run((2, put("u", 1, "d", topic=second)))
 
 
 def test_several_topics_go_into_one_table_that_is_named(database: Database, stream_to: Callable[..., Stream]) -> None:

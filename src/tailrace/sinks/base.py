@@ -25,6 +25,7 @@ from tailrace.config.option import split_list
 from tailrace.connectors.findings import Finding
 from tailrace.errors import SinkError, TailraceError
 from tailrace.process import reachability
+from tailrace.snapshot.mode import snapshot_mode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -161,6 +162,27 @@ class Sink(ABC):
         `trigger` holds the one argument of Spark's `DataStreamWriter.trigger`; `query` is the query's name. The records
         of a topic (of a key if `order` is `key`) arrive in the order of the frame's partitions.
         """
+
+
+_PARTIAL = (
+    "snapshot.include.collection.list",
+    "snapshot.select.statement.overrides",
+    "snapshot.collection.filter.overrides",
+)
+
+
+def warn_of_partial_snapshots(source: Config) -> None:
+    """Warn of options with which the initial snapshot leaves out rows that a copy then lacks."""
+    found = [name for name in _PARTIAL if source.get(name)]
+    # recovery goes on with an earlier checkpoint
+    if snapshot_mode(source).reads == "never" and source["snapshot.mode"] != "recovery":
+        found.insert(0, f"snapshot.mode={source['snapshot.mode']}")
+    if found:
+        _log.warning(
+            "with %s copies lack rows that exist before the first start and are not written after it; remedy: leave it "
+            "out, or read the tables by a snapshot (signal execute-snapshot)",
+            ", ".join(found),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -429,6 +429,9 @@ class JetStreamSink(OneWriter):
         if self._login.tls is None:
             for host in [server.host for server in self._servers if advice.is_elsewhere(server.host)][:1]:
                 found.append(advice.in_the_clear(host, "Give a URL that begins with tls://.", "The sink's connection"))
+        if self._creates and self._storage == "memory":
+            text = f"The stream {self._stream} is kept in memory: a restart of the server loses what was delivered."
+            found.append(Finding("warning", "sink", text, f"Set debezium.sink.{self.name}.storage = file."))
         return found
 
     def begin(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +81,9 @@ _RAISE = (
     "Raise debezium.sink.kafka.producer.max.request.size and the topic's max.message.bytes (the broker's "
     "message.max.bytes); or leave out large columns by column.exclude.list."
 )
+_ALL = "all"
+_IDEMPOTENT_PENDING = 5
+"""The most requests that may wait at once if each is to be written once and in order."""
 _UNMET = "unmet"
 _BYTES = "org.apache.kafka.common.serialization.ByteArraySerializer"
 _AS_BYTES = {"kafka.key.serializer": _BYTES, "kafka.value.serializer": _BYTES}
@@ -94,9 +97,14 @@ _OVERHEAD = 82
 _INVALID_TOPIC = re.compile(r"\bInvalidTopicException: Invalid topics?:? \[?([^\n\]]+)")
 _REFUSED = re.compile(r"\borg\.apache\.kafka\.[\w.]*?(\w+Exception): ([^\n]+)")
 _HANDSHAKE = r"\b(?:[a-z]\w*\.)+(SSLHandshakeException): "
-# Causes of the producer's exceptions, and the options to check. The message about a login that cannot be parsed is not
+# Causes of the producer's exceptions, and what to do. The message about a login that cannot be parsed is not
 # quoted, because it may hold a part of the password.
-_SECURITY = (
+_CAUSES = (
+    (
+        re.compile(r"\b(InvalidRecordException): ([^\n]*without key[^\n]*)"),
+        "A topic with cleanup.policy = compact takes no record without a key: give the table one with "
+        "message.key.columns, or change the topic's policy.",
+    ),
     (
         re.compile(_HANDSHAKE + r"(No (?:subject alternative|name)[^\n]+)"),
         "Name the broker in debezium.sink.kafka.producer.bootstrap.servers, and in its own advertised.listeners, as "
@@ -122,8 +130,9 @@ _SECURITY = (
     ),
     (
         re.compile(r"org\.apache\.kafka\.\S*?(TimeoutException): (Topic [^\n]+ not present in metadata[^\n]*)"),
-        "Check debezium.sink.kafka.producer.bootstrap.servers, and that producer.security.protocol is the protocol of "
-        "the broker's port.",
+        "Create the topic, let the broker do it (auto.create.topics.enable), or set topic.creation.default.*. If no "
+        "topic is found, check debezium.sink.kafka.producer.bootstrap.servers, and that producer.security.protocol is "
+        "the protocol of the broker's port.",
     ),
 )
 
@@ -156,6 +165,12 @@ class KafkaSink(Sink):
                 )
         settings.only(name for name in options if name.startswith(_PRODUCER) and name != _PRODUCER)
         settings.required(f"{_PRODUCER}bootstrap.servers")
+        if f"{_PRODUCER}transactional.id" in options:
+            raise SinkError(
+                f"debezium.sink.kafka.{_PRODUCER}transactional.id is not supported: Spark's producers begin no "
+                "transactions.",
+                "Leave it out.",
+            )
         self.options = DEFAULTS | self._producer_options(options)
         self._topics: Topics | None = None
         own = self.options.get("kafka.socket.connection.setup.timeout.max.ms", "")
@@ -205,7 +220,7 @@ class KafkaSink(Sink):
         if found is None:
             return None
         remedy = "Check debezium.sink.kafka.producer.* and the broker."
-        for expression, suggested in _SECURITY:
+        for expression, suggested in _CAUSES:
             better = expression.search(text)
             if better:
                 found, remedy = better, suggested
@@ -223,7 +238,33 @@ class KafkaSink(Sink):
 
     def advice(self) -> list[Finding]:
         option = f"debezium.sink.kafka.{_PRODUCER}security.protocol"
-        return list(advice.kafka("The sink", self._servers, self._protocol, option))
+        return [*advice.kafka("The sink", self._servers, self._protocol, option), *self._weakened()]
+
+    def _weakened(self) -> Iterator[Finding]:
+        """Yield warnings of options with which the producer may lose records or change their order."""
+        option = f"debezium.sink.kafka.{_PRODUCER}"
+        acks = self.options.get("kafka.acks", _ALL).lower()
+        if acks not in (_ALL, "-1"):
+            yield Finding(
+                "warning",
+                "sink",
+                f"With {option}acks = {acks} a broker that fails may lose records that count as delivered.",
+                "Leave it out, or set it to all.",
+            )
+        pending, retries = (
+            self.options.get(f"kafka.{name}", "") for name in ("max.in.flight.requests.per.connection", "retries")
+        )
+        is_wide = pending.isdigit() and int(pending) > _IDEMPOTENT_PENDING
+        off = self.options.get("kafka.enable.idempotence", "").lower() == "false"
+        if (off or is_wide or acks not in (_ALL, "-1")) and pending != "1" and retries != "0":
+            yield Finding(
+                "warning",
+                "sink",
+                "The producer is not idempotent, and several of its requests wait at once: a repeated one may come "
+                "after later records of its key.",
+                f"Leave out {option}acks, enable.idempotence and max.in.flight.requests.per.connection, or set the "
+                "last to 1.",
+            )
 
     def asked(self) -> list[Finding]:
         reason = brokers.fault(self._servers, self._protocol, self.connect_s)
@@ -250,6 +291,8 @@ class KafkaSink(Sink):
                 "and out of order.",
                 "Set spark.speculation=false.",
             )
+        for finding in self._weakened():
+            _log.warning("%s %s", finding.text, finding.remedy)
         self._demand_broker(frame.sparkSession)
         writer = _placed(frame, self._most_bytes).writeStream.queryName(query).trigger(**trigger)
         writer = writer.option("checkpointLocation", str(checkpoint))

@@ -394,6 +394,10 @@ def test_options_that_lack(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCa
         "The sink's connection with db.example.com is not encrypted: the network in between sees every row."
     ]
     assert sinks.open("nats-jetstream", {"url": "tls://db.example.com"}).advice() == []
+    kept = {"url": "tls://db.example.com", "create-stream": "true"}
+    (told,) = sinks.open("nats-jetstream", kept).advice()
+    assert "a restart of the server loses what was delivered" in told.text
+    assert sinks.open("nats-jetstream", kept | {"storage": "file"}).advice() == []
     monkeypatch.setattr(jetstream, "missing", lambda: True)
     with pytest.raises(SinkError, match=r"needs the packages nats-py and nkeys\. pip install .*\[nats\]"):
         started(found, tmp_path)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from tailrace import sinks
-from tailrace.errors import ConnectionFailed
+from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.sinks import brokers
 from tailrace.sinks.kafka import KafkaSink
 from tests.servers.listening import BROKER, listening
@@ -71,3 +71,38 @@ def test_a_record_that_is_too_large_is_told_by_its_topic() -> None:
     )
     assert refused is not None
     assert "the topic's max.message.bytes" in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, []),
+        ({"acks": "-1", "enable_idempotence": "true", "retries": "3"}, []),
+        ({"acks": "1"}, ["acks = 1 a broker that fails may lose", "not idempotent"]),
+        ({"acks": "0", "retries": "0"}, ["acks = 0 a broker that fails may lose"]),
+        ({"enable_idempotence": "false"}, ["not idempotent"]),
+        ({"enable_idempotence": "false", "max_in_flight_requests_per_connection": "1"}, []),
+        ({"max_in_flight_requests_per_connection": "6"}, ["not idempotent"]),
+    ],
+)
+def test_options_by_which_records_may_be_lost_or_change_their_order(options: dict[str, str], words: list[str]) -> None:
+    found = made("localhost:1", **options).advice()
+    assert [one.level for one in found] == ["warning"] * len(words)
+    for one, word in zip(found, words, strict=True):
+        assert word in one.text
+        assert one.remedy
+
+
+def test_transactions_are_refused_by_name() -> None:
+    with pytest.raises(SinkError, match=r"producer\.transactional\.id is not supported"):
+        made("localhost:1", transactional_id="t")
+
+
+def test_a_compacted_topic_without_keys_is_told() -> None:
+    found = made("h:1").failure(
+        "org.apache.kafka.common.InvalidRecordException: Compacted topic cannot accept message without key in topic "
+        "partition p.public.t-0.\n"
+    )
+    assert isinstance(found, SinkError)
+    assert "p.public.t-0" in found.message
+    assert "message.key.columns" in found.remedy

@@ -337,6 +337,43 @@ def test_what_the_source_cannot_give_is_refused() -> None:
         EventSettings.from_options(plain)
 
 
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({}, ""),
+        ({"snapshot.mode": "initial_only"}, ""),
+        ({"snapshot.mode": "no_data"}, "snapshot.mode=no_data"),
+        ({"snapshot.include.collection.list": "public.t"}, "snapshot.include.collection.list"),
+        (
+            {
+                "snapshot.select.statement.overrides": "public.t",
+                "snapshot.select.statement.overrides.public.t": "select * from public.t where id > 1",
+            },
+            "snapshot.select.statement.overrides",
+        ),
+    ],
+)
+@pytest.mark.parametrize("sink", ["tables", "jdbc", "parquet"])
+def test_snapshots_that_leave_rows_out_of_a_copy_are_told(
+    more: dict[str, str], named: str, sink: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"connection.url": "jdbc:postgresql://h/d"} if sink == "jdbc" else {"path": "/x"}
+    sinks.open(sink, options, parse("postgres", POSTGRES | more))
+    told = [one.getMessage() for one in caplog.records if "copies lack rows" in one.getMessage()]
+    assert len(told) == (bool(named) and sink != "parquet")
+    assert all(f"with {named} copies" in text and "signal execute-snapshot" in text for text in told)
+
+
+@pytest.mark.parametrize("sink", ["tables", "jdbc"])
+def test_truncates_reach_a_copy(sink: str) -> None:
+    """Events leave them out by default, and a copy without them keeps rows that are gone."""
+    options = {"connection.url": "jdbc:postgresql://h/d"} if sink == "jdbc" else {"path": "/x"}
+    made = sinks.open(sink, options, parse("postgres", POSTGRES))
+    source = parse("postgres", made.source_defaults() | POSTGRES | made.source_options())
+    assert EventSettings.from_options(source).skipped_operations == frozenset()
+    assert EventSettings.from_options(parse("postgres", POSTGRES)).skipped_operations == {"t"}
+
+
 def test_what_the_sink_asks_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tailrace.sinks.tables.sink.is_here", lambda: False)
     sink = sinks.open("tables", {"path": "/x/", "mode": "history"}, parse("postgres", POSTGRES))

@@ -2,10 +2,15 @@
 
 A crash between the commit of rows and the commit of the checkpoint leads to a replay of the batch. A connection that is
 lost during a commit leaves its outcome unknown. In both cases the table tells which records are already written.
+
+Further rows of the table have the names at the source whose rows each table of the target has. Their `query` is JSON:
+the query, the name at the target, the name at the source.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +33,11 @@ _KEEP = (
     "insert into tailrace_batches (query, batch, records, changes) values (%s, %s, %s, %s) on conflict (query) "
     "do update set batch = excluded.batch, records = excluded.records, changes = excluded.changes"
 )
+_NAMES = "select query from tailrace_batches where left(query, %s::int) = %s"
+_NAME = "insert into tailrace_batches (query) values (%s) on conflict do nothing"
+
+Names = Mapping[tuple[str, ...], tuple[str, ...]]
+"""The name at the source of each name at the target, both in parts."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -78,7 +88,34 @@ class BatchProgress:
         connection.commit()
         return BatchPlace(row[1], row[2]) if row and row[0] == batch else None
 
+    def names(self, connection: psycopg.Connection[Any], query: str) -> dict[tuple[str, ...], tuple[str, ...]]:
+        """Return the names that the runs of a query have kept."""
+        if not self.is_kept:
+            return {}
+        begun = _entry(query).removesuffix("]") + ","
+        rows = connection.execute(_NAMES, [len(begun), begun]).fetchall()
+        connection.commit()
+        found = (json.loads(row[0]) for row in rows)
+        return {tuple(target): tuple(source) for _, target, source in found}
+
+    def keep_names(self, connection: psycopg.Connection[Any], query: str, names: Names) -> None:
+        """Keep the names at the source of further tables."""
+        if self.is_kept:
+            for target, source in names.items():
+                connection.execute(_NAME, [_entry(query, target, source)])
+            connection.commit()
+
     def keep(self, cursor: psycopg.Cursor[Any], place: BatchPlace) -> None:
         """Record, in the transaction that writes them, that the records up to `place` are written."""
         if self.is_kept:
             cursor.execute(_KEEP, [self._query, self._batch, place.records, place.changes])
+
+
+def _entry(query: str, *names: tuple[str, ...]) -> str:
+    return json.dumps([query, *names], ensure_ascii=False)
+
+
+def forgetting(query: str, target: tuple[str, ...], source: tuple[str, ...]) -> str:
+    """Return the statement that removes a name."""
+    text = _entry(query, target, source).replace("'", "''")
+    return f"delete from {NAME} where query = '{text}'"

@@ -15,7 +15,7 @@ from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.events.event_settings import EventSettings
 from tailrace.process import reachability
 from tailrace.process.installation import pip_install
-from tailrace.sinks.base import Settings
+from tailrace.sinks.base import Settings, warn_of_partial_snapshots
 from tailrace.sinks.jdbc import tables
 from tailrace.sinks.jdbc.changes import (
     Cell,
@@ -27,7 +27,7 @@ from tailrace.sinks.jdbc.changes import (
     part,
     placeholders,
 )
-from tailrace.sinks.jdbc.done import MADE, NAME, BatchPlace, BatchProgress
+from tailrace.sinks.jdbc.done import MADE, NAME, BatchPlace, BatchProgress, forgetting
 from tailrace.sinks.jdbc.tables import Name, TableCache
 from tailrace.sinks.jdbc.url import libpq
 from tailrace.sinks.jdbc.writing import Planned, RowStatement, StatementWriter
@@ -93,6 +93,8 @@ class JdbcSink(OneWriter):
         modes = ("none", "record_key", "record_value", "kafka", "record_header")
         self._keys = settings.word("primary.key.mode", "none", modes)
         self._key_fields = settings.listed("primary.key.fields")
+        # nothing of an update's row says which earlier row it replaces
+        self._adds = self._keys == "none" or (self._keys == "record_value" and not self._key_fields)
         self._deletes, self._truncates = settings.boolean("delete.enabled"), settings.boolean("truncate.enabled")
         self._tables = TableCache(settings.word("schema.evolution", "none", ("none", "basic")) == "basic")
         self._format = settings.text("collection.name.format", settings.text("table.name.format", "${topic}"))
@@ -114,8 +116,9 @@ class JdbcSink(OneWriter):
         self._place, self._before = BatchPlace(), BatchPlace()
         self._writing = StatementWriter(self._tables, self._done)
         self._told: set[tuple[Name, str]] = set()
-        # what the source calls each table, by its name as the server keeps it
-        self._named_after: dict[tuple[bytes, ...], tuple[str, ...]] = {}
+        # The source's name of each table, by its name as the server keeps it: all, and those to be kept.
+        self._named_after: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._unkept: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def _check(self, settings: Settings) -> None:
         if self._keys in ("kafka", "record_header"):
@@ -140,7 +143,12 @@ class JdbcSink(OneWriter):
         return {"row.copy": "true"}
 
     def source_defaults(self) -> dict[str, str]:
-        return {"event.converting.failure.handling.mode": "fail", "converter.replace.null.with.default": "false"}
+        return {
+            "event.converting.failure.handling.mode": "fail",
+            "converter.replace.null.with.default": "false",
+            # a truncate empties the table, or a warning says that it does not
+            "skipped.operations": "none",
+        }
 
     def adopt(self, source: Config) -> None:
         super().adopt(source)
@@ -152,6 +160,7 @@ class JdbcSink(OneWriter):
         elif not events.value_schemas_enable or (self._keys == "record_key" and not events.key_schemas_enable):
             lacking = "schemas in keys and values: debezium.format.schemas.enable = true"
         self._warn_of_defaults(source)
+        warn_of_partial_snapshots(source)
         if lacking:
             raise SinkError("The sink jdbc reads the types of columns from records.", f"It needs {lacking}.")
 
@@ -247,6 +256,7 @@ class JdbcSink(OneWriter):
             else:
                 if change is not None:
                     planned.append((record, change, self._place))
+        self._keep_names()
         self._deliver(planned)
 
     def _reached(self) -> BatchPlace:
@@ -256,7 +266,23 @@ class JdbcSink(OneWriter):
         tries = 0
         while True:
             try:
-                return self._done.begin(self._opened(), self.query_name(), self._number) or BatchPlace()
+                place = self._done.begin(self._opened(), self.query_name(), self._number) or BatchPlace()
+                if not self._named_after:
+                    self._named_after = self._done.names(self._opened(), self.query_name())
+                return place
+            except psycopg.Error as error:
+                self._wait_out(error, tries)
+            tries += 1
+
+    def _keep_names(self) -> None:
+        """Keep the names of tables that are met for the first time, before their first row."""
+        import psycopg
+
+        tries = 0
+        while self._unkept:
+            try:
+                self._done.keep_names(self._opened(), self.query_name(), self._unkept)
+                self._unkept = {}
             except psycopg.Error as error:
                 self._wait_out(error, tries)
             tries += 1
@@ -277,7 +303,9 @@ class JdbcSink(OneWriter):
                 self._refuse(planned, error)
                 return
             except psycopg.Error as error:
-                if (error.sqlstate or "").startswith(_OF_A_VALUE):
+                # psycopg itself refuses a text with the character NUL, without an SQLSTATE.
+                is_unsent = isinstance(error, psycopg.DataError) and not error.sqlstate
+                if is_unsent or (error.sqlstate or "").startswith(_OF_A_VALUE):
                     self._roll_back()
                     self._refuse(planned, error)
                     return
@@ -354,6 +382,17 @@ class JdbcSink(OneWriter):
                 what, name, option,
             )  # fmt: skip
 
+    def _tell_added(self, table: Name) -> None:
+        """Warn, once per table, that updates add rows."""
+        if (table, "updates") not in self._told:
+            self._told.add((table, "updates"))
+            log.warning(
+                "jdbc: updates of %s add rows beside those with the earlier values, since no key tells them; "
+                "remedy: set debezium.sink.jdbc.insert.mode = upsert and primary.key.mode = record_key, and remove "
+                "those rows",
+                tables.shown(table),
+            )
+
     def _row(self, record: Record, value: Parsed, schema: Mapping[str, Any], row: Any) -> RowStatement | None:
         if not isinstance(row, dict):
             raise UnreadableRecord("its row is not a struct")
@@ -374,6 +413,8 @@ class JdbcSink(OneWriter):
             return RowStatement(table, tables.update(table, key, told), key, others, left_out=out) if told else None
         # True for a row that the batch may already have inserted before a crash; a plain insert would conflict with it.
         before = self._before.records > 0 if record["op"] == "r" else self._place.changes <= self._before.changes
+        if self._adds and record["op"] == "u":
+            self._tell_added(table)
         if self._mode == "insert" and not (key and before):
             return RowStatement(table, tables.insert(table, key, told), key, others, left_out=out)
         upsert = tables.upsert(table, key, told)
@@ -450,14 +491,18 @@ class JdbcSink(OneWriter):
             return text.replace(".", "_")
 
         name = tuple(self._folded(_PLACE.sub(filled, part)) for part in self._parts)
-        first = self._named_after.setdefault(tuple(part.encode()[:_MOST_BYTES] for part in name), tuple(named))
+        kept = tuple(part.encode()[:_MOST_BYTES].decode(errors="ignore") for part in name)
+        if kept not in self._named_after:
+            self._named_after[kept] = self._unkept[kept] = tuple(named)
+        first = self._named_after[kept]
         if first != tuple(named):
             raise SinkError(
                 f"{'.'.join(first)} and {'.'.join(named)} would both be written to the table {tables.shown(name)}: in "
                 f"names of tables dots become underscores, {_MOST_BYTES} bytes are kept, and without "
                 "quote.identifiers letters become small.",
                 "Leave one of them out, or route it to another topic. A shorter collection.name.format keeps more of a "
-                "name, quote.identifiers = true its capitals.",
+                "name, quote.identifiers = true its capitals. If the first is gone for good, remove its rows, and run: "
+                f"{forgetting(self.query_name(), kept, first)};",
             )
         return name
 

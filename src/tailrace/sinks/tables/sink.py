@@ -21,7 +21,7 @@ from tailrace.connectors.source_status import Describe
 from tailrace.errors import SinkError, TailraceError
 from tailrace.events.event_settings import EventSettings
 from tailrace.process.temporary import can_share_files
-from tailrace.sinks.base import Settings, Sink
+from tailrace.sinks.base import Settings, Sink, warn_of_partial_snapshots
 from tailrace.sinks.claim import identity
 from tailrace.sinks.interruption import briefly
 from tailrace.sinks.storage import HadoopStorage, reaching
@@ -150,6 +150,7 @@ class TablesSink(Sink):
         for name, kept in _WHOLE.items():
             if source.get(name) not in (None, kept):
                 raise SinkError(f"{name} would leave changes out of the tables.", f"Set it to {kept}.")
+        warn_of_partial_snapshots(source)
         snapshot = snapshot_mode(source)
         if source.get("on.data.loss") == "resnapshot":
             raise SinkError(
