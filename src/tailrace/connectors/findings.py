@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
-from tailrace.errors import PrerequisiteError
+from tailrace.errors import ConfigError, PrerequisiteError
 
 if TYPE_CHECKING:
+    from tailrace.columns.table import TableSchema
     from tailrace.config import Config
     from tailrace.events.event_settings import EventSettings
+    from tailrace.events.mapping import SourceForm
 
 Level = Literal["ok", "warning", "error"]
 SHOWN = 10
@@ -62,6 +64,28 @@ def collisions(settings: EventSettings, tables: Sequence[Any]) -> list[Finding]:
                 )
             ]
     return []
+
+
+def value_findings(settings: EventSettings, form: SourceForm, tables: Iterable[TableSchema]) -> list[Finding]:
+    """Return the findings about columns whose values are left out of events, or that a copy does not show as they are.
+
+    A start has the same errors, and says the rest when it reads the tables.
+    """
+    from tailrace.events.admission import doubts
+    from tailrace.events.warnings import left_out
+
+    found = []
+    for table in tables:
+        try:
+            keyed = settings.shaping.keyed(table)
+        except ConfigError as error:
+            found.append(Finding("error", "values", error.message, error.remedy))
+            continue
+        for name in form.columns(keyed, settings)[1]:
+            text, remedy = left_out(table.id, name, table.columns[table.index(name)].type_name)
+            found.append(Finding("warning", "values", text, remedy))
+        found += [Finding(level, "values", text, remedy) for level, text, remedy in doubts(keyed, settings, form)]
+    return found
 
 
 def unmatched(

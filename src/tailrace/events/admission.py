@@ -7,7 +7,10 @@ warning. Two columns of a table that share a field are an error, since one would
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Literal
 
 import pyarrow as pa
 
@@ -46,8 +49,10 @@ class Admission:
         keyed = self._settings.shaping.keyed(table)
         self._report_tables(table.id)
         self._check_fields(keyed)
-        if self._settings.copies:
-            self._check_key(keyed)
+        for level, text, remedy in doubts(keyed, self._settings, self._form):
+            if level == "error":
+                raise ConfigError(text, remedy)
+            self._warn(f"{text[0].lower()}{text[1:].rstrip('.')}; remedy: {remedy}")
         for column in unmasked(keyed, self._settings, self._form):
             self._warn(
                 f"column {column} of {table.id} is to be masked, but its type is not a text type, so its values are "
@@ -68,25 +73,6 @@ class Admission:
         first = self._prefixes.setdefault(prefix, table)
         if first != table:
             self._warn(f"the schemas of the tables {first} and {table} share the name {prefix}")
-
-    def _check_key(self, table: TableSchema) -> None:
-        """Raise ConfigError if two keys of the table may become one; for typed rows, which may be kept without a key,
-        warn."""
-        # options shape the columns of values, never the key of an event, and a copy has the columns of values
-        is_of_values = bool(self._settings.blocks) or self._settings.typed is not None
-        plans = self._form.columns(table, self._settings)[0] if is_of_values else self._form.key(table, self._settings)
-        for plan in (one for one in plans if one.source_name in table.key):
-            column = table.columns[table.index(plan.source_name)]
-            why = _merging(plan, column, self._settings)
-            if why and self._settings.typed is not None:
-                self._warn(
-                    f"two keys of {table.id} may become one in a copy: its column {column.name} {why[0]}; remedy: "
-                    f"{why[1]}"
-                )
-            elif why:
-                raise ConfigError(
-                    f"Two keys of {table.id} may become one in a copy: its column {column.name} {why[0]}.", why[1]
-                )
 
     def _check_fields(self, table: TableSchema) -> None:
         """Raise ConfigError if columns share a field; warn if fields differ only in case, since some consumers ignore
@@ -115,42 +101,120 @@ class Admission:
             log.warning(message)
 
 
-_DECIMALS = frozenset(("numeric", "decimal", "money", "smallmoney", "decfloat"))
-_DIGITS = {"timestamp": 6, "time": 6, "datetime2": 7, "datetimeoffset": 7}
-"""The default number of digits of a second's fraction of each type."""
+def doubts(
+    table: TableSchema, settings: EventSettings, form: SourceForm
+) -> Iterator[tuple[Literal["error", "warning"], str, str]]:
+    """Yield which columns of a keyed table a copy does not show as they are: a level, a sentence, and the remedy.
+
+    Keys that may become one are an error; for typed rows, which may be kept without a key, a warning. Other columns are
+    told if their types, not an option, lose a part of the values.
+    """
+    if not settings.copies:
+        return
+    columns = form.columns(table, settings)[0]
+    # options shape the columns of values, never the key of an event, and a copy has the columns of values
+    is_of_values = bool(settings.blocks) or settings.typed is not None
+    keyed = columns if is_of_values else form.key(table, settings)
+    for plan in (one for one in keyed if one.source_name in table.key):
+        column = table.columns[table.index(plan.source_name)]
+        why = _merging(plan, column, settings)
+        if why:
+            yield (
+                "error" if settings.typed is None else "warning",
+                f"Two keys of {table.id} may become one in a copy: its column {column.name} {why[0]}.",
+                why[1],
+            )
+    lossy = [
+        (plan.source_name, *why)
+        for plan in columns
+        if plan.source_name not in table.key
+        and plan.shape is None
+        and (why := _blurring(plan, table.columns[table.index(plan.source_name)], settings))
+    ]
+    if lossy:
+        several = "; ".join(f"its column {name} {why}" for name, why, _ in lossy)
+        remedy = " ".join(dict.fromkeys(remedy for _, _, remedy in lossy))
+        yield "warning", f"A copy of {table.id} shows some values alike that differ: {several}.", remedy
+
+
+_DECIMALS = frozenset(("numeric", "decimal", "dec", "fixed", "number", "money", "smallmoney", "decfloat"))
+_DIGITS = {"timestamp": 6, "time": 6, "datetime2": 7, "datetimeoffset": 7, "timestamp with time zone": 6, "datetime": 0}
+"""The digits of a second's fraction of each type that has a fraction, without a declaration of them."""
+_WRITTEN = re.compile(r"([a-z0-9 ]*[a-z0-9])\((\d+)[^)]*\).*")
+"""A type with its length in its name."""
 _SAFE_DIGEST = 16
 """Hexadecimal digits from which on different keys are assumed to have different digests."""
 
 
 def _merging(plan: ColumnPlan, column: Column, settings: EventSettings) -> tuple[str, str] | None:
     """Return how a key column loses the difference between two values, and the remedy; None if it does not."""
-    other = "Name other key columns in message.key.columns, or leave the table out."
-    while column.kind in ("domain", "array") and column.element is not None:
-        column = replace(column.element, modifier=max(column.modifier, column.element.modifier))
-    kind = column.type_name.lower()
     if isinstance(plan.shape, Truncation | ByteTruncation | Mask):
         return (
             "is cut or masked",
             "Take the column out of column.truncate.* and column.mask.with.*; a hash keeps keys apart.",
         )
     if isinstance(plan.shape, Digest) and plan.shape.length < _SAFE_DIGEST:
-        return "is hashed, and the hash cut to a few characters", other
-    if settings.decimal_handling_mode == "double" and kind in _DECIMALS:
+        return "is hashed, and the hash cut to a few characters", _OTHER_KEY
+    column = _innermost(column)
+    if settings.decimal_handling_mode == "double" and _kind(column) in _DECIMALS:
         return "is shown as a double", "Set decimal.handling.mode=precise or string."
+    blurred = _blurring(plan, column, settings)
+    if blurred is not None:
+        why, remedy = blurred
+        return why, _OTHER_KEY if remedy == _LEAVE_OUT else remedy
+    lost = _lost_digits(plan, column)
+    return None if lost is None else (lost, "Set time.precision.mode=adaptive.")
+
+
+_OTHER_KEY = "Name other key columns in message.key.columns, or leave the table out."
+_LEAVE_OUT = "Leave the columns out with column.exclude.list, or let a column of another type have the whole values."
+
+
+def _blurring(plan: ColumnPlan, column: Column, settings: EventSettings) -> tuple[str, str] | None:
+    """Return which part of its values a column's type loses in a copy, and the remedy; None if it keeps them."""
+    column = _innermost(column)
+    kind = _kind(column)
     if kind == "varbit":
-        return "is a bit varying, of which leading zeros are not shown", other
+        return "is a bit varying, of which leading zeros are not shown", _LEAVE_OUT
     if kind == "timetz":
-        return "is a time with a zone, and is shown in UTC", other
+        return "is a time with a zone, and is shown in UTC", _LEAVE_OUT
     if kind == "interval" and settings.interval_handling_mode == "numeric":
         return "is an interval, of which the microseconds are shown", "Set interval.handling.mode=string."
-    most = _DIGITS.get(kind)
-    if most is None:
-        return None
-    digits, shown = most if column.modifier < 0 else column.modifier, _shown_digits(arrow_type_of(plan.schema))
-    if digits <= shown:
-        return None
-    remedy = "Set time.precision.mode=adaptive." if digits <= _MICRO else other
-    return f"has {digits} digits of a second, of which {shown} are shown", remedy
+    # with fewer digits the option time.precision.mode has cut them
+    lost = _lost_digits(plan, column) if _digits_of(column) > _MICRO else None
+    return None if lost is None else (lost, _LEAVE_OUT)
+
+
+def _innermost(column: Column) -> Column:
+    """Return a column with the type of a domain's or an array's elements."""
+    while column.kind in ("domain", "array") and column.element is not None:
+        column = replace(column.element, modifier=max(column.modifier, column.element.modifier))
+    return column
+
+
+def _kind(column: Column) -> str:
+    """Return the name of a column's type, without its length."""
+    found = _WRITTEN.fullmatch(column.type_name.lower())
+    return found[1] if found else column.type_name.lower()
+
+
+def _digits_of(column: Column) -> int:
+    """Return the digits of a second's fraction that a column has."""
+    kind = _kind(column)
+    if kind not in _DIGITS:
+        return 0
+    found = _WRITTEN.fullmatch(column.type_name.lower())
+    if found:
+        return int(found[2])
+    # A type without a number has no digits unless its name says so; neither has one that is called TIME.
+    is_without = not column.type_oid or column.type_name == "TIME"
+    return column.modifier if column.modifier >= 0 else 0 if is_without else _DIGITS[kind]
+
+
+def _lost_digits(plan: ColumnPlan, column: Column) -> str | None:
+    """Return how a column loses digits of a second in a copy; None if it does not."""
+    digits, shown = _digits_of(column), _shown_digits(arrow_type_of(plan.schema))
+    return f"has {digits} digits of a second, of which {shown} are shown" if digits > shown else None
 
 
 _MICRO = 6

@@ -38,7 +38,7 @@ from tailrace.events.record_variants import (
     tell_left_out,
 )
 from tailrace.events.table_plan import TablePlan, TablePlans, table_plan
-from tailrace.events.warnings import warn, warn_of_unfit
+from tailrace.events.warnings import left_out, warn, warn_of_unfit
 from tailrace.kernels.buffers import ExceedsArrow, text_buffers
 from tailrace.metrics.tally import TALLY
 from tailrace.records.transform import RefusedRecord
@@ -395,8 +395,7 @@ def key_changes(batch: ChangeBatch, tables: TablePlans) -> Flags:
 def warn_of_unknown(plan: TablePlan, batch: ChangeBatch) -> None:
     """Log which columns are left out of the events of the plan's table, whose changes are in `batch`."""
     for column, kind in plan.unknown:
-        message = f"Column {column} of {plan.table} has the unknown type {kind} and is left out of the events."
-        warn(batch, str(plan.table), column, "unknown", message)
+        warn(batch, str(plan.table), column, "unknown", " ".join(left_out(plan.table, column, kind)))
 
 
 def _text_sizes(batch: ChangeBatch, most: int) -> npt.NDArray[np.int64] | None:

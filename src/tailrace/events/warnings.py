@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from tailrace.columns import ChangeBatch
+from tailrace.columns import ChangeBatch, TableId
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.infinite import EARLIEST, LATEST
 
@@ -18,6 +18,15 @@ def warn(batch: ChangeBatch, table: str, column: str, reason: str, message: str)
     if (table, column, reason) not in _warned:
         _warned.add((table, column, reason))
         log.warning(message)
+
+
+def left_out(table: TableId, column: str, kind: str) -> tuple[str, str]:
+    """Return the sentence about a column whose type has no form in events, and the remedy."""
+    return (
+        f"Column {column} of {table} has the unknown type {kind} and is left out of the events.",
+        "Set include.unknown.datatypes = true, if the connector has it, which shows its text as bytes, or let a column "
+        "of another type have its values; column.exclude.list ends this warning.",
+    )
 
 
 def warn_of_unfit(batch: ChangeBatch, plan: ColumnPlan, count: int) -> None:

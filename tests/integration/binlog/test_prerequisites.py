@@ -86,6 +86,21 @@ def test_tables_that_are_not_kept_up_are_named(binlog_database: MySqlDatabase) -
     assert "must be texts" in texts(config, "error")["signals"][0]
 
 
+def test_views_and_values_that_a_copy_shows_alike_are_named(binlog_database: MySqlDatabase) -> None:
+    binlog_database.execute(
+        "create table t (a datetime(6) primary key, b datetime(6))",
+        "create table u (a decimal(12, 2) primary key)",
+        "create view v as select * from t",
+    )
+    name = binlog_database.name
+    more = {"table_include_list": rf"{name}\..*", "time_precision_mode": "connect", "decimal_handling_mode": "double"}
+    assert "v (view)" in texts(configured(binlog_database, **more), "warning")["coverage"][0]
+    assert "values" not in texts(configured(binlog_database, **more), "error")
+    first, second = texts(configured(binlog_database, row_blocks="last", **more), "error")["values"]
+    assert f"Two keys of {name}.t may become one in a copy: its column a has 6 digits of a second" in first
+    assert f"Two keys of {name}.u may become one in a copy: its column a is shown as a double" in second
+
+
 def test_rights_that_are_missing_are_named(binlog_database: MySqlDatabase) -> None:
     server, name = binlog_database.server, binlog_database.name
     binlog_database.execute("create table t (a int primary key, b int)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -204,3 +205,57 @@ def test_a_session_across_a_network_is_encrypted(
     client: str | None, server: str | None, encrypted: bool, said: bool
 ) -> None:
     assert is_open_to_others(client, server, encrypted) is said
+
+
+KINDS = {
+    "generated": "create table generated (id int primary key, a int, g int generated always as (a) stored)",
+    "unlogged": "create unlogged table unlogged (id int primary key)",
+    "keyless": "create table keyless (a int)",
+    "deferred": "create table deferred (id int primary key deferrable initially deferred)",
+    "nothing": "create table nothing (id int primary key); alter table nothing replica identity nothing",
+    "parent": "create table parent (id int primary key); create table child () inherits (parent)",
+    "root": "create table root (id int primary key) partition by range (id); "
+    "create table leaf partition of root for values from (0) to (9)",
+    "view": "create view view as select 1 as id",
+    "foreign_table": "create foreign data wrapper f; create server s foreign data wrapper f; "
+    "create foreign table foreign_table (id int) server s",
+    "bits": "create table bits (id int primary key, b bit varying(9), z time with time zone, i interval)",
+    "boxes": "create table boxes (id int primary key, b box)",
+    "merged": "create table merged (id bit varying(9) primary key)",
+    'Dotted": "': 'create schema "a.b"; create table "a.b".c (id int primary key); create schema a; '
+    'create table a."b.c" (id int primary key)',
+}
+
+
+def test_one_table_of_each_kind_is_named_and_none_twice(database: Database) -> None:
+    database.execute(*(statement for of in KINDS.values() for statement in of.split("; ")))
+    lists = r"public\..*,a.*"
+    findings = check(config(database, row__blocks="last", table__include__list=lists))
+    told = [one.text for one in findings if one.subject in ("coverage", "values") and one.level != "ok"]
+    assert len(set(told)) == len(told)
+    for name in KINDS:
+        named = [text for text in told if f"public.{name}" in text or (name.startswith("D") and "a.b.c" in text)]
+        # the partitions of a root are named in its finding, and views beside foreign tables
+        assert len(named) == 1, (name, told)
+
+
+def test_the_findings_of_a_thousand_tables_take_a_few_statements(database: Database) -> None:
+    """Their number does not grow with the tables, so that a distant server is asked in a moment."""
+
+    def asked() -> int:
+        seen: list[bytes] = []
+        real = psycopg.Connection.execute
+
+        def execute(self: psycopg.Connection[Any], query: Any, *given: Any, **more: Any) -> Any:
+            seen.append(query)
+            return real(self, query, *given, **more)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(psycopg.Connection, "execute", execute)
+            check(config(database, row__blocks="last"))
+        return len(seen)
+
+    database.execute("create table t_0 (id int primary key)")
+    before = asked()
+    database.execute(*(f"create table t_{number} (id int primary key, v bit varying(9))" for number in range(1, 60)))
+    assert asked() == before

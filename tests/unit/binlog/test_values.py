@@ -157,6 +157,15 @@ def test_modes_of_numbers_and_bytes() -> None:
     assert shown(plan("date", enable_time_adjuster="false"), "0069-03-04") == -694263
 
 
+@pytest.mark.parametrize("declared", ["date", "datetime(3)"])
+def test_a_copy_shows_no_other_year(declared: str) -> None:
+    text = "0069-03-04" if declared == "date" else "0069-03-04 01:02:03.004"
+    as_it_is = shown(plan(declared, enable_time_adjuster="false"), text)
+    assert shown(plan(declared, row_copy="true"), text) == as_it_is
+    assert shown(plan(declared, row_copy="true", enable_time_adjuster="true"), text) == shown(plan(declared), text)
+    assert shown(plan(declared), text) != as_it_is
+
+
 def test_a_required_column_shows_the_epoch_for_a_partial_date() -> None:
     assert plan("date not null").null == b"0"
     assert plan("timestamp not null").null == b'"1970-01-01T00:00:00Z"'

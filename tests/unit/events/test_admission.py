@@ -6,6 +6,9 @@ import pytest
 
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.columns.typed import TypedRows
+from tailrace.connectors.binlog.dialect import MYSQL
+from tailrace.connectors.binlog.log.form import form_of
+from tailrace.connectors.db2.values.conversions import FORM as OF_DB2
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver.values.conversions import FORM as CAPTURED
@@ -21,12 +24,13 @@ TEXT = Column("id", "text", 25, nullable=False)
 DOMAIN = Column("id", "price", 20_000, nullable=False, kind="domain", element=NUMERIC)
 
 
-def admit(column: Column, copies: bool = True, **options: str) -> None:
+def admit(column: Column, copies: bool = True, and_column: Column | None = None, **options: str) -> None:
     named = {name.replace("__", "-").replace("_", "."): text for name, text in options.items()}
     blocks = {"row.blocks": "last"} if copies else {}
     login = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
     config = parse("postgres", login | blocks | named)
-    Admission(EventSettings.from_options(config), FORM).admit(TableSchema(TableId("d", "s", "t"), (column,), ("id",)))
+    columns = (column,) if and_column is None else (column, and_column)
+    Admission(EventSettings.from_options(config), FORM).admit(TableSchema(TableId("d", "s", "t"), columns, ("id",)))
 
 
 @pytest.mark.parametrize(
@@ -87,6 +91,67 @@ def test_a_tenth_of_a_microsecond_is_no_part_of_a_key(kind: str, digits: int, is
         return
     with pytest.raises(ConfigError, match="has 7 digits of a second, of which 6 are shown"):
         admission.admit(table)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "is_refused"),
+    [
+        ("datetime(6)", {"time.precision.mode": "connect"}, True),
+        ("datetime", {"time.precision.mode": "connect"}, False),
+        ("datetime(6)", {}, False),
+        ("time(6)", {"time.precision.mode": "connect"}, True),
+        ("time", {"time.precision.mode": "connect"}, False),
+        ("decimal(12,2) unsigned", {"decimal.handling.mode": "double"}, True),
+        ("decimal(12,2)", {}, False),
+        ("timestamp(6)", {"time.precision.mode": "connect"}, False),
+    ],
+)
+def test_types_that_have_their_length_in_the_name(kind: str, options: dict[str, str], is_refused: bool) -> None:
+    login = {"database.hostname": "h", "database.user": "u", "topic.prefix": "p", "database.server.id": "1"}
+    config = parse("mysql", login | {"row.blocks": "last"} | options)
+    table = TableSchema(TableId("d", "s", "t"), (Column("id", kind, 0, nullable=False),), ("id",))
+    admission = Admission(EventSettings.from_options(config), form_of(MYSQL))
+    if not is_refused:
+        admission.admit(table)
+        return
+    with pytest.raises(ConfigError, match=r"Two keys of s\.t may become one"):
+        admission.admit(table)
+
+
+def test_a_time_without_a_fraction_is_a_key(caplog: pytest.LogCaptureFixture) -> None:
+    table = TableSchema(TableId("d", "s", "t"), (Column("id", "TIME", 92, nullable=False),), ("id",))
+    Admission(event_settings("p", "d", "db2", blocks="last"), OF_DB2).admit(table)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("column", "options", "why"),
+    [
+        (Column("v", "varbit", 1562), {}, "its column v is a bit varying"),
+        (Column("v", "timetz", 1266), {}, "its column v is a time with a zone"),
+        (Column("v", "interval", 1186), {}, "its column v is an interval"),
+        (Column("v", "interval", 1186), {"interval_handling_mode": "string"}, ""),
+        (Column("v", "timestamp", 1114), {"time_precision_mode": "connect"}, ""),
+        (Column("v", "numeric", 1700, (12 << 16 | 2) + 4), {"decimal_handling_mode": "double"}, ""),
+    ],
+)
+def test_a_column_whose_type_loses_a_part_of_its_values_is_told(
+    column: Column, options: dict[str, str], why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An option that loses a part was chosen by its name."""
+    admit(TEXT, **options, and_column=column)
+    assert [why in record.message and "; remedy: " in record.message for record in caplog.records] == [True] * bool(why)
+    caplog.clear()
+    admit(TEXT, copies=False, **options, and_column=column)
+    assert not caplog.records
+
+
+def test_a_tenth_of_a_microsecond_that_a_copy_has_not_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    columns = (Column("id", "int", 56, nullable=False), Column("at", "datetime2", 42, 7), Column("on", "time", 41, 6))
+    admission = Admission(event_settings("p", "d", "sqlserver", blocks="last"), CAPTURED)
+    admission.admit(TableSchema(TableId("d", "dbo", "t"), columns, ("id",)))
+    assert "its column at has 7 digits of a second, of which 6 are shown" in caplog.text
+    assert "column on" not in caplog.text
 
 
 def test_typed_rows_of_such_a_table_warn(caplog: pytest.LogCaptureFixture) -> None:

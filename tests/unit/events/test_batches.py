@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tailrace.columns import Column
+from tailrace.columns import Column, TableId
 from tailrace.columns.row import COLUMNS
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.events import warnings
@@ -138,7 +138,7 @@ def test_a_warning_is_logged_once_and_left_in_each_batch(
     with caplog.at_level(logging.WARNING, "tailrace"):
         for part in parts:
             rows(part, plain_settings())
-    sentence = "Column b of public.odd has the unknown type box and is left out of the events."
+    sentence = " ".join(warnings.left_out(TableId("db", "public", "odd"), "b", "box"))
     assert [record.message for record in caplog.records] == [sentence]
     assert [part.warnings for part in parts] == [[sentence], [sentence]]
 

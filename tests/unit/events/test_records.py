@@ -150,7 +150,10 @@ def test_unknown_types_are_left_out_with_a_warning_or_included_as_bytes() -> Non
     schema = table("shapes", [Column("id", "int4", 23, nullable=False), Column("b", "box", 603)], "id")
     one = batch(schema, [("c", None, ("1", "(2,2),(0,0)"))])
     assert json.loads(rows(one, PLAIN)[0]["value"])["after"] == {"id": 1}
-    assert one.warnings == ["Column b of public.shapes has the unknown type box and is left out of the events."]
+    (warning,) = one.warnings
+    assert warning.startswith(
+        "Column b of public.shapes has the unknown type box and is left out of the events. Set in"
+    )
     included = rows(one, replace(PLAIN, include_unknown_datatypes=True))
     value = json.loads(included[0]["value"])
     assert value["after"]["b"] == "KDIuMCwyLjApLCgwLjAsMC4wKQ=="

@@ -27,16 +27,16 @@ def captured(config: Config, settings: EventSettings) -> CapturedTables:
     for name in dialect.databases:
         with closing(dialect.connect(name)) as session:
             session.check()
-            newest = session.newest()
-            positions += [] if newest is None else [newest]
-            for capture, table in _newest(session, lists):
+            reached = session.newest()
+            positions += [] if reached is None else [reached]
+            for capture, table in newest(session, lists):
                 positions.append(capture.start)
                 tables.append(carried(admission.admit(table), copies=settings.copies))
     position = max(positions).hex().upper() + _LAST if positions else ""
     return CapturedTables(tuple(tables), position, form)
 
 
-def _newest(session: Session, lists: TableFilter) -> list[tuple[CaptureTable, TableSchema]]:
+def newest(session: Session, lists: TableFilter) -> list[tuple[CaptureTable, TableSchema]]:
     """Return the newest change table of each captured table, with the table in the form that it shows."""
     found: dict[TableId, CaptureTable] = {}
     for capture in session.captures():

@@ -46,10 +46,16 @@ class ComparedTables:
     committed = ""
 
     def __init__(
-        self, config: Config, settings: EventSettings, name: Callable[[str], str], value: Callable[[Any], str]
+        self,
+        config: Config,
+        settings: EventSettings,
+        name: Callable[[str], str],
+        value: Callable[[Any], str],
+        demand: Callable[[Any, Sequence[CaptureTable]], None],
     ) -> None:
-        """Does not connect yet. Raises ConfigError."""
-        self._config, self._name, self._value = config, name, value
+        """Does not connect yet. `demand` raises PrerequisiteError if a session does not see all of a table. Raises
+        ConfigError."""
+        self._config, self._name, self._value, self._demand = config, name, value, demand
         dialect = loading.dialect(config)
         self.form: SourceForm | None = loading.form(config.connector)
         if len(dialect.databases) > 1:
@@ -78,7 +84,9 @@ class ComparedTables:
         databases, reached = {self._of: self._database}, {self._of: self._reached}
         snapshots = TableSnapshots(self._config, databases, self._shown, os.cpu_count() or 1)
         eras = {str(era.table.id): era for era in self._reached.eras.at(self._reached.position)}
-        self.tables = tuple(self._shown(eras[name].table) for name in selected(self._config, list(eras)))
+        chosen = selected(self._config, list(eras))
+        self._demand(self._database.session, [eras[name].capture for name in chosen])
+        self.tables = tuple(self._shown(eras[name].table) for name in chosen)
         progress = snapshots.begin(reached)
         self._tasks: list[SnapshotTask] = []
         while not progress.is_complete:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Any
 
 from tailrace.config import Config
+from tailrace.connectors.changetables.dialect import CaptureTable
 from tailrace.connectors.changetables.verify_source import ComparedTables
+from tailrace.connectors.sqlserver.server import coverage
 from tailrace.connectors.sqlserver.values.texts import quoted
 from tailrace.events.event_settings import EventSettings
 
 
 def compared(config: Config, settings: EventSettings) -> ComparedTables:
     """Implements tailrace.connectors.consistent_read.Comparing."""
-    return ComparedTables(config, settings, *WRITTEN)
+
+    def demand(session: Any, captures: Sequence[CaptureTable]) -> None:
+        coverage.demand_sight(session, captures, settings.shaping.shows)
+
+    return ComparedTables(config, settings, *WRITTEN, demand)
 
 
 def _value(value: Any) -> str:

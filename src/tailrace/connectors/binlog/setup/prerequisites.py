@@ -11,17 +11,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.config.files import checkpoint_directory
 from tailrace.config.filters import table_name
 from tailrace.connectors import advice, findings
 from tailrace.connectors.binlog.dialect import MYSQL
+from tailrace.connectors.binlog.log.form import form_of
 from tailrace.connectors.binlog.log.position import BinlogPosition
 from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.catalog import ListedTable, quoted
 from tailrace.connectors.binlog.schema.ddl.tokens import Unparsable
-from tailrace.connectors.binlog.schema.tables import table_id
+from tailrace.connectors.binlog.schema.tables import schema_of, table_id
 from tailrace.connectors.binlog.server.connection import connect, dialect_of, rows, variables
 from tailrace.connectors.binlog.server.errors import explained, number_of
 from tailrace.connectors.binlog.setup.rights import DENIED, log_rights
@@ -50,7 +52,8 @@ def check(config: Config) -> list[Finding]:
     Raises ConnectionFailed or PrerequisiteError if there is no connection: then nothing can be checked.
     """
     with closing(connect(config)) as session:
-        return [*_Inspection(config, session).run(), *_encryption(config, session)]
+        inspection = _Inspection(config, session)
+        return [*inspection.run(), *inspection.values(), *_encryption(config, session)]
 
 
 def demand(config: Config) -> list[Finding]:
@@ -107,6 +110,7 @@ class _Inspection:
 
     def __init__(self, config: Config, session: Connection[Any]) -> None:
         self.config, self.session, self.dialect = config, session, dialect_of(config)
+        self._defined: list[TableSchema] = []
         self.mode = snapshot_mode(config)
         self.user = config["database.user"]
         self.of = explained(variables)(session, *_VARIABLES)
@@ -319,7 +323,9 @@ class _Inspection:
 
     def _tables(self) -> Iterator[Finding]:
         includes = TableFilter(self.config).includes
-        there = [one for one in catalog.names(self.session) if catalog.holds_rows(one)]
+        every = catalog.names(self.session)
+        there = [one for one in every if catalog.holds_rows(one)]
+        yield from self._views([one for one in every if not catalog.holds_rows(one)])
         captured = [one for one in there if includes(*one.id)]
         fault = unmatched_lists(self.config, there, is_fresh=stored_offset(checkpoint_directory(self.config)) is None)
         yield from misspelt(self.config, self.session, there)
@@ -342,6 +348,23 @@ class _Inspection:
         yield from self._engines(captured)
         yield from self._cascades(captured)
 
+    def values(self) -> list[Finding]:
+        """Return the findings about columns whose values are left out, or that a copy does not show as they are."""
+        settings = EventSettings.from_options(self.config)
+        return findings.value_findings(settings, form_of(self.dialect), self._defined)
+
+    def _views(self, there: Sequence[ListedTable]) -> Iterator[Finding]:
+        lists = TableFilter(self.config).lists
+        if not self.config["table.include.list"]:
+            return
+        named = [f"{_shown(one)} ({one.kind.lower()})" for one in there if lists(*one.id)]
+        if named:
+            yield Finding(
+                "warning", "coverage",
+                f"table.include.list matches what is no table, and no change of it arrives: {listed(named)}.",
+                "Capture the tables from which its rows come.",
+            )  # fmt: skip
+
     def _definitions(self, captured: Sequence[ListedTable]) -> Iterator[Finding]:
         import pymysql
 
@@ -358,7 +381,10 @@ class _Inspection:
                     raise
                 denied.append(_shown(one))
                 continue
-            if one.id in found and not found[one.id].table.key():
+            if one.id not in found:
+                continue
+            self._defined.append(schema_of(found[one.id].table))
+            if not found[one.id].table.key():
                 keyless.append(_shown(one))
         if denied:
             yield Finding(

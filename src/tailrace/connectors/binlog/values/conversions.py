@@ -15,7 +15,7 @@ from tailrace.connectors.binlog.schema.sql_types import BYTES, GEOMETRIES, INTEG
 from tailrace.connectors.binlog.values import declared_types, geometry, numbers, temporal
 from tailrace.connectors.binlog.values.defaults import default_value
 from tailrace.connectors.binlog.values.named_converters import converted, gives_null
-from tailrace.connectors.binlog.values.rules import ValueRules, rules, zero_dates
+from tailrace.connectors.binlog.values.rules import ValueRules, adjusts_years, rules, zero_dates
 from tailrace.events import column_plans
 from tailrace.events.column_plans import Types, key_columns, shown_columns
 from tailrace.events.event_settings import EventSettings
@@ -123,7 +123,7 @@ def _year(column: Column, kind: SqlType, settings: EventSettings) -> Conversion:
 
 
 def _date(column: Column, kind: SqlType, settings: EventSettings) -> Conversion:
-    known = temporal.date(settings.time_precision_mode, rules(settings).adjusts_years)
+    known = temporal.date(settings.time_precision_mode, adjusts_years(settings))
     return temporal.with_zeros(known, zero_dates(settings))
 
 
@@ -132,7 +132,7 @@ def _time(column: Column, kind: SqlType, settings: EventSettings) -> Conversion:
 
 
 def _datetime(column: Column, kind: SqlType, settings: EventSettings) -> Conversion:
-    known = temporal.datetime(kind.length or 0, settings.time_precision_mode, rules(settings).adjusts_years)
+    known = temporal.datetime(kind.length or 0, settings.time_precision_mode, adjusts_years(settings))
     return temporal.with_zeros(known, zero_dates(settings))
 
 

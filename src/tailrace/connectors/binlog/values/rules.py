@@ -17,6 +17,7 @@ class ValueRules:
     """- `wraps`: BIGINT UNSIGNED is an int64, else a decimal (bigint.unsigned.handling.mode).
     - `wraps_copies`: it is an int64 in copies, too, because the option is set; larger values cannot be converted there.
     - `adjusts_years`: years below 100 are those of 1970 to 2069 (enable.time.adjuster).
+    - `adjusts_copies`: they are so in copies, too, because the option is set.
     - `converters`: those that the configuration names.
     - `zero_dates`: what stands for dates without a month or a day: `null`, `epoch` or `error`; "": as in the reference
       in events, null in copies.
@@ -27,6 +28,7 @@ class ValueRules:
     adjusts_years: bool = True
     converters: tuple[Converter, ...] = ()
     zero_dates: str = ""
+    adjusts_copies: bool = False
 
 
 def rules_of_options(values: Mapping[str, Any], given: Collection[str]) -> ValueRules:
@@ -35,12 +37,14 @@ def rules_of_options(values: Mapping[str, Any], given: Collection[str]) -> Value
     return ValueRules(
         wraps,
         wraps and _UNSIGNED in given,
-        values["enable.time.adjuster"],
+        values[_ADJUSTER],
         converters(values),
         values["on.zero.date"] or "",
+        values[_ADJUSTER] and _ADJUSTER in given,
     )
 
 
+_ADJUSTER = "enable.time.adjuster"
 _UNSIGNED = "bigint.unsigned.handling.mode"
 _DEFAULT = ValueRules()
 
@@ -54,3 +58,9 @@ def rules(settings: EventSettings) -> ValueRules:
 def zero_dates(settings: EventSettings) -> str:
     """Return what stands for dates without a month or a day; "" as in the reference."""
     return rules(settings).zero_dates or ("null" if settings.copies else "")
+
+
+def adjusts_years(settings: EventSettings) -> bool:
+    """Return True if years below 100 are those of 1970 to 2069. A copy never shows another year by default."""
+    known = rules(settings)
+    return known.adjusts_copies if settings.copies else known.adjusts_years

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from tailrace.columns.table import Column, TableId
 from tailrace.connectors.db2.server.connection import Connection
 from tailrace.connectors.db2.values.declaration import LOBS, TYPES, modifier, type_name
+from tailrace.errors import ConnectionFailed, TailraceError
 
 Table = tuple[str, str]
 """Schema and table."""
@@ -22,6 +23,10 @@ _SYSTEM = ("SYS", "SYSIBM", "SYSCAT", "SYSSTAT", "SYSPROC", "SYSTOOLS", "SYSFUN"
 _ONE_BY_ONE = 4
 """Most tables of a schema that are queried one by one; for more the whole schema is queried at once."""
 
+# SYSCAT.TABLES.CONTROL: R for rows, C for columns, B for both
+_CONTROLLED = (
+    "SELECT TABSCHEMA, TABNAME FROM SYSCAT.TABLES WHERE CONTROL IN ('R', 'C', 'B') OR SECPOLICYNAME IS NOT NULL"
+)
 _UNIQUE = 0
 _QUICK = 1
 
@@ -108,6 +113,20 @@ class Catalog:
         rows = self._connection.rows("CALL SYSIBM.SQLTABLES(NULL, '%', '%', '''TABLE''', 'DATATYPE=''JDBC''')")
         named = [TableId(self._database, row[1].rstrip(), row[2]) for row in rows if row[3] == "TABLE"]
         return sorted(table for table in named if table.schema not in _SYSTEM)
+
+    def controlled(self) -> set[Table]:
+        """Return the tables of which some rows or values are hidden from some users: by row permissions, column masks
+        or label-based access control.
+
+        Empty if the server has no such catalog.
+        """
+        try:
+            rows = self._connection.rows(_CONTROLLED)
+        except ConnectionFailed:
+            raise
+        except TailraceError:
+            return set()
+        return {(row[0].rstrip(), row[1]) for row in rows}
 
 
 def shown_key(key: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:

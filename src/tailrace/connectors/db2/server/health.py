@@ -18,7 +18,7 @@ def amiss(age: float | None, registered: Sequence[Registered], catalog: Catalog)
 
     `age` is as for `program`.
     """
-    findings = [*program(age), *states(registered), *columns(registered, catalog)]
+    findings = [*program(age), *states(registered), *columns(registered, catalog), *hidden(registered, catalog)]
     return [f"{finding.text} {finding.remedy}" for finding in findings if finding.level != "ok"]
 
 
@@ -68,6 +68,20 @@ def states(registered: Iterable[Registered]) -> Iterator[Finding]:
             "updates",
             f"Updates are captured without the old values, so that events have no `before`: {listed(half)}.",
             "Register them with CHG_UPD_TO_DEL_INS = Y, as ASNCDC.ADDTABLE does, or with before images.",
+        )
+
+
+def hidden(registered: Sequence[Registered], catalog: Catalog) -> Iterator[Finding]:
+    """Yield a warning for tables of which a SELECT may show less than their changes."""
+    controlled = catalog.controlled() if registered else set()
+    found = [f"{row.schema}.{row.table}" for row in registered if (row.schema, row.table) in controlled]
+    if found:
+        yield Finding(
+            "warning",
+            "coverage",
+            f"Permissions, masks or labels hide rows or values of {listed(found)} from some users, but changes come of "
+            "all: a snapshot may lack them.",
+            "Let the permissions and masks pass this user.",
         )
 
 

@@ -11,6 +11,7 @@ from contextlib import closing
 from tailrace.columns.table import TableId
 from tailrace.config import Config, TableFilter
 from tailrace.config.files import checkpoint_directory
+from tailrace.connectors.changetables.captured_tables import newest
 from tailrace.connectors.changetables.log import backlog
 from tailrace.connectors.checkpoint import stored_offset
 from tailrace.connectors.db2.dialect import Db2Session, dialect
@@ -18,7 +19,8 @@ from tailrace.connectors.db2.server import health
 from tailrace.connectors.db2.server.catalog import Catalog, Table, literal, quoted
 from tailrace.connectors.db2.server.register import Registered
 from tailrace.connectors.db2.setup import advice
-from tailrace.connectors.findings import Finding, collisions, demanded, listed, unmatched
+from tailrace.connectors.db2.values.conversions import FORM
+from tailrace.connectors.findings import Finding, collisions, demanded, listed, unmatched, value_findings
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
 from tailrace.events.event_settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
@@ -40,7 +42,7 @@ def check(config: Config) -> list[Finding]:
     """
     with closing(dialect(config).connect(config["database.dbname"])) as session:
         inspection = _Inspection(config, session)
-        found = [*inspection.run(), *advice.encryption(config)]
+        found = [*inspection.run(), *inspection.values(), *advice.encryption(config)]
         return found + list(advice.rights(config, session, inspection.registered))
 
 
@@ -99,6 +101,15 @@ class _Inspection:
         yield from self.retention()
         yield from self.checkpoint()
         yield from self.tables()
+
+    def values(self) -> list[Finding]:
+        """Return the findings about columns whose values are left out, or that a copy does not show as they are."""
+        try:
+            tables = [table for _, table in newest(self.session, TableFilter(self.config))] if self.registered else []
+        except TailraceError:
+            # a change table is gone, which another finding says
+            return []
+        return value_findings(EventSettings.from_options(self.config), FORM, tables)
 
     def control(self) -> Iterator[Finding]:
         """Check the control tables: they exist, are readable, and their positions have the configured width."""
@@ -207,6 +218,7 @@ class _Inspection:
             yield Finding("warning", "tables", f"Not in capture mode: {listed(missing)}.", f"{_ADD}.")
         yield from health.states(registered)
         yield from health.columns(registered, self.catalog)
+        yield from health.hidden(registered, self.catalog)
         yield from self.rights(registered)
         yield from self.keys(registered)
         yield from collisions(EventSettings.from_options(self.config), ids)

@@ -15,8 +15,9 @@ from tailrace.config import Config, TableFilter
 from tailrace.config.files import checkpoint_directory
 from tailrace.config.rows import keeps_copies
 from tailrace.connectors.checkpoint import stored_offset, table_filter
-from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed, unmatched
+from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed, unmatched, value_findings
 from tailrace.connectors.postgres.log import invalidation
+from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.log.identity import NAME_PRIMARY
 from tailrace.connectors.postgres.schema import coverage
 from tailrace.connectors.postgres.schema.catalog import CapturedTable, Catalog, captured_tables
@@ -52,7 +53,7 @@ def _check(config: Config) -> list[Finding]:
         if any(one.subject == "lists" for one in found):
             return found
         tables = captured_tables(Catalog(connection, config["database.dbname"]).tables(), table_filter(config))
-        return found + list(advice(config, connection, tables, inspection.streams))
+        return found + inspection.values(tables) + list(advice(config, connection, tables, inspection.streams))
 
 
 def demand(config: Config) -> list[Finding]:
@@ -315,6 +316,12 @@ class _Inspection:
         if self.streams:
             covered = coverage.read(self.connection, self.config, captured)
             yield from coverage.findings(covered, copies=keeps_copies(self.config))
+
+    def values(self, captured: Sequence[CapturedTable]) -> list[Finding]:
+        """Return the findings about columns whose values are left out, or that a copy does not show as they are."""
+        settings = EventSettings.from_options(self.config)
+        tables = Catalog(self.connection, self.database).schemas([oid for oid, _, _ in captured])
+        return value_findings(settings, FORM, tables.values())
 
     def signals(self) -> Iterator[Finding]:
         table = SignalTable(self.config)

@@ -10,6 +10,7 @@ from tailrace.columns import TableId
 from tailrace.connectors.changetables.dialect import CaptureTable
 from tailrace.connectors.findings import Finding
 from tailrace.connectors.sqlserver.server import statements
+from tailrace.errors import PrerequisiteError
 
 _COMPUTED = "it is computed, and null in changes; a copy is without it"
 
@@ -76,12 +77,18 @@ class Coverage:
             if name not in present:
                 yield name, "it was dropped, and is null in changes"
 
+    def masked(self) -> list[str]:
+        """Return the captured columns of which this login sees masked values."""
+        return [
+            one.name for one in self.columns if one.name in self.captured and one.is_masked and not self.sees_masked
+        ]
+
     def unread(self) -> Iterator[tuple[str, str]]:
         """Yield the columns whose values a SELECT of this login does not show, each with the reason."""
         for column in self.columns:
             if column.name in self.captured and column.is_encrypted:
                 yield column.name, "it is encrypted by Always Encrypted, and there is no key here"
-            elif column.name in self.captured and column.is_masked and not self.sees_masked:
+            elif column.name in self.masked():
                 yield column.name, "it is masked for this login, and changes may show what is behind the mask"
 
 
@@ -158,3 +165,34 @@ def _told(one: Coverage, shows: Callable[[TableId, str], bool]) -> Iterator[tupl
             "Then read the table by a snapshot (signal execute-snapshot), or run tailrace verify --repair; "
             "@allow_partition_switch = 0 of sys.sp_cdc_enable_table forbids it.",
         )
+
+
+def demand_sight(
+    session: CoverageSession, captures: Sequence[CaptureTable], shows: Callable[[TableId, str], bool]
+) -> None:
+    """Raise PrerequisiteError if this login does not see all rows and values of a table.
+
+    A comparison would take what it does not see for lost at the source, and a repair would remove it from the copy.
+    """
+    for one in read(session, captures):
+        source = one.capture.source
+        masked = [name for name in one.masked() if shows(source, name)]
+        if masked:
+            raise PrerequisiteError(
+                f"{source} cannot be compared: this login sees masked values of {', '.join(masked)}.",
+                "grant unmask to …; or leave the columns out with column.exclude.list.",
+            )
+        if one.has_filter and not _sees_all(session, source):
+            raise PrerequisiteError(
+                f"{source} cannot be compared: a security policy hides some of its rows from this login.",
+                "Let the policy's predicate pass this login; compare while nobody writes to the table.",
+            )
+
+
+def _sees_all(session: CoverageSession, table: TableId) -> bool:
+    """Return True if the login sees as many rows as the table has; writers may disturb the comparison."""
+    count = statements.hidden_rows(table)
+    return any(session.one(count, table.schema, table.table) == 0 for _ in range(_TRIES))
+
+
+_TRIES = 3

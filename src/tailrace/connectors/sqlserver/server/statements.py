@@ -387,6 +387,12 @@ FILTERED = (
 """The tables whose rows a security policy filters, if the login may see the policy. "sys.security_predicates":
 predicate_type 0 is a filter."""
 
+
+def hidden_rows(table: TableId) -> str:
+    """Return a query for the number of rows that a table has and the login does not see (schema, table)."""
+    return f"select ({ROW_COUNT}) - (select count_big(*) from {quoted(table.schema, table.table)})"
+
+
 SWITCHED = (
     "select distinct ct.object_id from cdc.change_tables as ct join sys.partitions as p "
     "on p.object_id = ct.source_object_id where ct.partition_switch = 1 and p.partition_number > 1"

@@ -14,14 +14,16 @@ from tailrace.columns import TableId
 from tailrace.config import Config, TableFilter
 from tailrace.config.files import checkpoint_directory
 from tailrace.connectors import findings
+from tailrace.connectors.changetables.captured_tables import newest
 from tailrace.connectors.changetables.log import backlog
 from tailrace.connectors.checkpoint import stored_offset
-from tailrace.connectors.findings import Finding, Level, demanded, listed, unmatched
+from tailrace.connectors.findings import Finding, Level, demanded, listed, unmatched, value_findings
 from tailrace.connectors.sqlserver.dialect import SqlServerDialect, SqlServerSession
 from tailrace.connectors.sqlserver.options import signal_tables
 from tailrace.connectors.sqlserver.server import statements
 from tailrace.connectors.sqlserver.server.health import CaptureHealth
 from tailrace.connectors.sqlserver.setup import advice
+from tailrace.connectors.sqlserver.values.conversions import FORM
 from tailrace.connectors.sqlserver.values.texts import quoted
 from tailrace.errors import TailraceError
 from tailrace.events import names
@@ -46,8 +48,13 @@ def check(config: Config) -> list[Finding]:
     Raises ConnectionFailed or PrerequisiteError if there is no connection: then nothing can be checked.
     """
     advised = list(advice.encryption(config))
-    found = _inspected(config, lambda one: advised.extend(advice.rights(config, one.session, one.captured)))
-    return found + advised
+    doubted: list[Finding] = []
+
+    def then(one: _Inspection) -> None:
+        doubted.extend(one.values())
+        advised.extend(advice.rights(config, one.session, one.captured))
+
+    return _inspected(config, then) + doubted + advised
 
 
 def _inspected(config: Config, then: Callable[[_Inspection], None]) -> list[Finding]:
@@ -214,6 +221,15 @@ class _Inspection:
         yield from self.health.covered(captures)
         if self.mode.reads != "never":
             yield from self.readable()
+
+    def values(self) -> list[Finding]:
+        """Return the findings about columns whose values are left out, or that a copy does not show as they are."""
+        try:
+            tables = [table for _, table in newest(self.session, TableFilter(self.config))]
+        except TailraceError:
+            # a capture instance is gone, which another finding says
+            return []
+        return value_findings(EventSettings.from_options(self.config), FORM, tables)
 
     def _gated(self, passes: Callable[[str, str], bool]) -> dict[TableId, str]:
         """Return the captured tables whose instances are all closed to the login, with the role that opens them."""
