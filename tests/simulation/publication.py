@@ -29,7 +29,9 @@ QUIET = frozenset(
         look(schemas=True),
         inventory._ALTERATIONS,
         inventory._ENUMS,
+        inventory._LABELS,
         coverage._NO_TABLES,
+        coverage._MONEY,
         inventory._NEWEST_SCHEMA,
     )
 )
@@ -62,4 +64,6 @@ ANSWERS: tuple[tuple[str, Callable[[Any, str, Sequence[Any]], list[tuple[Any, ..
     (EARLIER, lambda session, text, values: []),
     (STATE, lambda session, text, values: [(None, "")]),
     (inventory._HIGHEST, lambda session, text, values: [(max(TABLES),)]),
+    (coverage._MONEY, lambda session, text, values: []),
+    ("pg_stat_get_tuples_updated", lambda session, text, values: [(0, 0, "")]),
 )

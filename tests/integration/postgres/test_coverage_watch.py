@@ -293,3 +293,97 @@ def test_a_renamed_label_of_an_enum_is_told(
     run(query)
     assert "labels of an enum of public.u were renamed" in caplog.text
     assert "public.t " not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        (
+            "alter type mood add value 'glat'",
+            "insert into u values (1, 'glat')",
+            "alter type mood rename value 'glat' to 'glad'",
+        ),
+        (
+            "alter type mood rename value 'sad' to 'blue'",
+            "insert into u values (1, 'blue')",
+            "alter type mood rename value 'blue' to 'sad'",
+        ),
+    ],
+)
+def test_a_name_that_a_label_had_between_two_looks_is_told(
+    make: Callable[..., Query], database: Database, caplog: pytest.LogCaptureFixture, statements: tuple[str, ...]
+) -> None:
+    """The catalog has what it had before, or a new label; the log has rows with the name of that time."""
+    database.execute(
+        "create type mood as enum ('sad', 'fine')",
+        "create type other as enum ('a', 'b')",
+        "create table w (id int primary key, o other)",
+        "alter table u add m mood",
+    )
+    query = make()
+    run(query)
+    database.execute("alter type other rename value 'a' to 'c'", "insert into u values (0)")
+    caplog.clear()
+    run(query)
+    database.execute("insert into u values (5)")
+    run(query)
+    assert "of an enum" not in caplog.text
+    run(query, *statements)
+    assert "labels of an enum, perhaps of public.u, had other names for a while" in caplog.text
+    assert "perhaps of public.t" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "statements", "text"),
+    [
+        ("int", ("alter table u alter a type bigint using a * 10",), "was rewritten for the new type of its column a"),
+        (
+            "int",
+            ("alter table u alter a type int using a * 10",),
+            "was rewritten, perhaps with other values of its col",
+        ),
+        (
+            "timestamp",
+            ("alter table u alter a type timestamp(0)",),
+            "was rewritten, perhaps with other values of its c",
+        ),
+        (
+            "numeric(9,3)",
+            ("alter table u alter a type numeric(9,1)",),
+            "was rewritten, perhaps with other values of it",
+        ),
+        (
+            "int",
+            ("alter table u alter a type int using a * 10", "grant select on u to public"),
+            "was rewritten, perhaps with other values of its column a",
+        ),
+        ("int", ("vacuum full u",), ""),
+        ("int", ("truncate u",), ""),
+        ("int", ("alter table u alter a set default 7", "analyze u"), ""),
+        ("int", ("alter table u add b uuid default gen_random_uuid()",), ""),
+        ("timestamp(0)", ("alter table u alter a type timestamp(3)",), ""),
+    ],
+)
+def test_values_that_a_statement_has_computed_anew_are_told(
+    make: Callable[..., Query],
+    database: Database,
+    caplog: pytest.LogCaptureFixture,
+    kind: str,
+    statements: tuple[str, ...],
+    text: str,
+) -> None:
+    """The log has a Relation message at most, and none of the new values."""
+    database.execute(f"alter table u add a {kind}", "insert into u (id) values (1)")
+    query = make()
+    run(query)
+    database.execute("insert into u (id) values (2)")
+    run(query)
+    database.execute(*statements)
+    database.execute("insert into u (id) values (3)")
+    caplog.clear()
+    run(query)
+    told = [one.getMessage() for one in caplog.records if "was rewritten" in one.getMessage()]
+    assert len(told) == bool(text)
+    if text:
+        assert f"public.u {text}" in told[0]
+        assert "remedy: read public.u by a snapshot" in told[0]

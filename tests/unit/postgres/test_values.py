@@ -10,6 +10,7 @@ import pytest
 
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.columns.logical import ABSENT
+from tailrace.connectors.postgres.values import plain
 from tailrace.connectors.postgres.values.conversions import plan_columns
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.fragments import column_fragment, plain_json
@@ -222,3 +223,41 @@ def test_a_domain_is_shown_as_its_base_type() -> None:
     shown = plan(Column("c", "d_num", 0, kind="domain", element=base))
     assert both(shown, "2.5") == '"CcQ="'
     assert dict(shown.schema.parameters) == {"scale": "3", "connect.decimal.precision": "8"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("$1,234.56", "1234.56"),
+        ("-$0.01", "-0.01"),
+        ("1.234.567,89 €", "1234567.89"),
+        ("-0,05 €", "-0.05"),
+        ("($12.00)", "-12.00"),
+        ("Rs.12,34,567.80", "1234567.80"),
+        ("1 234,56 kr.", "1234.56"),
+        ("￥1,234", "1234"),
+        ("7", "7"),
+        ("KD 1,234.567", "1234.567"),
+    ],
+)
+def test_money_is_read_in_the_forms_of_many_countries(text: str, expected: str) -> None:
+    assert plain.money_digits(text) == expected
+    assert plain.money_numbers(pa.array([text.encode(), None], pa.binary())).to_pylist() == [expected, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "digits", "why"),
+    [
+        ("$12,345.67", 2, ""),
+        ("12.345,67 €", 2, ""),
+        ("￥12,346", 2, ""),
+        ("12.346 ₫", 2, "which is read as 12.346"),
+        ("12.345,670 DT", 3, "which is read as 12.345670"),
+        ("KD 12,345.670", 2, "has 3 digits behind the point of money, of which 2 are kept"),
+        ("KD 12,345.670", 3, ""),
+        ("1.2.3 x", 2, "which is not read as a number"),
+    ],
+)
+def test_money_that_is_read_wrongly_is_told(text: str, digits: int, why: str) -> None:
+    found = plain.money_fault(text, digits)
+    assert (why in found) if why else not found

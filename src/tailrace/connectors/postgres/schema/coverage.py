@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config, TableFilter
+from tailrace.config.rows import keeps_copies
 from tailrace.connectors.findings import Finding, Level, demanded, listed
 from tailrace.connectors.postgres.schema.catalog import CapturedTable
 from tailrace.connectors.postgres.server.causes import HIDES, SHOW
+from tailrace.connectors.postgres.values.plain import MONEY_EXAMPLE, money_fault
 from tailrace.errors import PrerequisiteError
 from tailrace.events.event_settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
@@ -319,12 +321,27 @@ from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamesp
 where c.relkind in ('v', 'm', 'f') and n.nspname not in ('pg_catalog', 'information_schema')
 order by 1, 2
 """
+_MONEY = f"""
+select pg_catalog.current_setting('lc_monetary'), '{MONEY_EXAMPLE}'::pg_catalog.numeric::pg_catalog.money::text
+where exists (select from pg_catalog.pg_attribute a
+              where a.attrelid = any(%s::oid[]) and not a.attisdropped
+                and a.atttypid = 'pg_catalog.money'::pg_catalog.regtype)
+"""
 
 
 def unfit(connection: psycopg.Connection[Any], config: Config, captured: Sequence[CapturedTable]) -> list[Finding]:
-    """Return a finding for relations that `table.include.list` names and of which no log tells, and for captured tables
-    that have one name, because of dots in it."""
+    """Return a finding for relations that `table.include.list` names and of which no log tells, for captured tables
+    that have one name, because of dots in it, and for money that the server writes in a form that is not read."""
     found = []
+    for locale, text in connection.execute(_MONEY, ([oid for oid, _, _ in captured],)).fetchall():
+        why = money_fault(text, config["money.fraction.digits"])
+        if why:
+            level: Level = "error" if keeps_copies(config) else "warning"
+            remedy = (
+                "alter role … set lc_monetary = … to a locale of the same currency whose decimal sign is a point; or "
+                "set money.fraction.digits, or column.exclude.list."
+            )
+            found.append(Finding(level, "coverage", f"lc_monetary = {locale} {why}.", remedy))
     if config["table.include.list"]:
         lists = TableFilter(config)
         rows = connection.execute(_NO_TABLES).fetchall()

@@ -25,6 +25,9 @@ FIRST_USER_OID = 16384
 """Types with lower oids are those that every server has; they never change."""
 
 _XID_MASK = 0xFFFFFFFF
+_FIRST_XID = 3
+"""The first id of a transaction; lower ones are those of the server's own first rows and of frozen rows."""
+
 # The most bytes between the end of a record and the start of the next; less than what altering a table writes.
 _GAP_BYTES = 64
 
@@ -188,7 +191,11 @@ def evolve(
     file = present.file or (older.file if older else 0)
     # the catalog may show the file of a later statement, which gives a column another type
     is_past = not judge.may_be_later(present.xmin)
-    found = Attributes(columns, indexes, types, file, highest, kinds, file if is_past else UNKNOWN_FILE)
+    written = older.written if older else 0
+    for one in present.columns:
+        if one.xmin >= _FIRST_XID and (not written or is_after(one.xmin, written)):
+            written = one.xmin
+    found = Attributes(columns, indexes, types, file, highest, kinds, file if is_past else UNKNOWN_FILE, written)
     if older is None:
         return found, judge.held
     other_types = retyped(older, found)
@@ -234,6 +241,28 @@ def retyped(older: Attributes, newer: Attributes) -> list[str]:
         for column, kind in zip(newer.columns, newer.kinds, strict=True)
         if before.get(column.number, kind) != kind
     ]
+
+
+def rewritten(older: Attributes, newer: Attributes, present: CatalogState) -> list[str]:
+    """Return the columns that may have got other values of the same type when the table was rewritten.
+
+    A statement that changes values (ALTER … TYPE … USING, or another precision) writes the column's row in pg_attribute
+    and gives the table a new file; VACUUM FULL, CLUSTER and TRUNCATE write no such row. A row counts that was written
+    since `older`, or by the last writer of the table's row in pg_class: the catalog may have shown it before the log.
+    """
+    file = older.past_file if older.past_file > 0 else older.file
+    if not file or file == newer.file or not older.kinds:
+        return []
+    before = {column.number: kind for column, kind in zip(older.columns, older.kinds, strict=True)}
+    xmins = {one.facts.number: one.xmin for one in present.columns}
+    found = []
+    for column, kind in zip(newer.columns, newer.kinds, strict=True):
+        xmin = xmins.get(column.number, 0)
+        if xmin < _FIRST_XID or before.get(column.number) != kind:
+            continue
+        if xmin == present.xmin or (older.written and is_after(xmin, older.written)):
+            found.append(column.name)
+    return found
 
 
 def _counted(

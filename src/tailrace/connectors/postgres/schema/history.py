@@ -87,7 +87,8 @@ class Attributes:
 
     The catalog shows the present, so `file` may come from a statement that the log has not brought yet. `past_file` is
     the newest file that the catalog has shown while no such statement could have made it; UNKNOWN_FILE if there is
-    none, and 0 if it equals `file`.
+    none, and 0 if it equals `file`. `written` is the newest id (32 bits) of a transaction that has written a column's
+    row in pg_attribute; 0 if it is unknown.
     """
 
     columns: tuple[ColumnFacts, ...]
@@ -97,6 +98,7 @@ class Attributes:
     highest: int = 0
     kinds: tuple[int, ...] = ()
     past_file: int = 0
+    written: int = 0
 
     def key(self) -> tuple[str, ...]:
         """Return the columns of the primary key; else of the unique index on which the table is clustered; else of the
@@ -124,7 +126,8 @@ class Attributes:
                 ]
                 for kind in self.types
             ],
-            *([self.file, self.highest, list(self.kinds), self.past_file] if self.file or self.highest else []),
+            *([self.file, self.highest, list(self.kinds), self.past_file, self.written]
+              if self.file or self.highest else []),
         ]  # fmt: skip
 
     @classmethod

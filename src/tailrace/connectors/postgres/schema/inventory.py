@@ -70,6 +70,13 @@ select e.enumtypid::int8, array(select distinct used.tab::int8 from used where u
   pg_catalog.max(e.oid::int8)
 from pg_catalog.pg_enum e where e.enumtypid in (select used.kind from used) and e.oid::int8 <= %s group by e.enumtypid
 """
+# How often rows of the catalog of labels were updated, as renames do; and a digest of all labels up to an oid.
+_LABELS = """
+select coalesce(pg_catalog.pg_stat_get_tuples_updated('pg_catalog.pg_enum'::pg_catalog.regclass), 0)::int8,
+  coalesce(pg_catalog.max(e.oid::int8), 0),
+  coalesce(pg_catalog.md5(pg_catalog.string_agg(pg_catalog.concat_ws(' ', e.oid, e.enumlabel), ',' order by e.oid)), '')
+from pg_catalog.pg_enum e where e.oid::int8 <= %s
+"""
 _ANY_OID = (1 << 32) - 1
 
 Files = tuple[tuple[str, int], ...]
@@ -86,7 +93,8 @@ class Inventory:
     versions, which did not keep them. `partial` are the oids of tables that were captured late and have rows that no
     snapshot has read since, `gaps` those of tables that have lost changes since such a snapshot; these are noted only
     with `on.data.loss=resnapshot`. `enums` are the enums of the captured tables, each with a digest of its labels up to
-    the oid `labels`.
+    the oid `labels`. `renames` has the number of updates of labels in the database, the highest oid of a label, and a
+    digest of all labels.
     """
 
     publication: int = 0
@@ -98,6 +106,7 @@ class Inventory:
     gaps: tuple[int, ...] = ()
     labels: int = 0
     enums: tuple[tuple[int, str], ...] = ()
+    renames: tuple[int, int, str] = (0, 0, "")
 
     def without_partial(self, names: Collection[str] | None = None) -> Inventory:
         """Return the inventory after a snapshot has read the tables `names`, or all tables."""
@@ -118,12 +127,12 @@ class Inventory:
         tables = [[oid, name, *[list(file) for file in files]] for oid, name, files in self.tables]
         found = [self.publication, self.highest, tables, self.altered, self.newest, list(self.partial)]
         if self.enums:
-            return [*found, list(self.gaps), self.labels, [list(one) for one in self.enums]]
+            return [*found, list(self.gaps), self.labels, [list(one) for one in self.enums], list(self.renames)]
         return [*found, list(self.gaps)] if self.gaps else found
 
     @classmethod
     def from_json(cls, fields: Sequence[Any]) -> Inventory:
-        publication, highest, tables, altered, newest, partial, gaps, labels, enums = (
+        publication, highest, tables, altered, newest, partial, gaps, labels, enums, (updates, label, digest) = (
             *fields,
             *_LATER[len(fields) :],
         )
@@ -136,12 +145,13 @@ class Inventory:
             tuple(partial),
             tuple(gaps),
             labels,
-            tuple((kind, digest) for kind, digest in enums),
+            tuple((kind, labelled) for kind, labelled in enums),
+            (updates, label, digest),
         )
 
 
 # Values for the fields that offsets of earlier versions lack.
-_LATER: tuple[Any, ...] = (0, 0, (), 0, 0, (), (), 0, ())
+_LATER: tuple[Any, ...] = (0, 0, (), 0, 0, (), (), 0, (), (0, 0, ""))
 UNKNOWN = Inventory()
 
 
@@ -192,7 +202,13 @@ def read(
     found = Inventory(publication_of(connection, config), int(highest), tables, *alterations)
     enums = connection.execute(_ENUMS, ([oid for oid, _ in arriving], _ANY_OID)).fetchall()
     newest = max((label for *_, label in enums), default=0)
-    return replace(found, labels=newest, enums=tuple(sorted((kind, digest) for kind, _, digest, _ in enums)))
+    kinds = tuple(sorted((kind, digest) for kind, _, digest, _ in enums))
+    return replace(found, labels=newest, enums=kinds, renames=_renames(connection) if kinds else UNKNOWN.renames)
+
+
+def _renames(connection: psycopg.Connection[Any], upto: int = _ANY_OID) -> tuple[int, int, str]:
+    updates, newest, digest = connection.execute(_LABELS, (upto,)).fetchone() or UNKNOWN.renames
+    return int(updates), int(newest), str(digest)
 
 
 def relabelled(connection: psycopg.Connection[Any], before: Inventory) -> set[int]:
@@ -202,6 +218,22 @@ def relabelled(connection: psycopg.Connection[Any], before: Inventory) -> set[in
         return set()
     found = connection.execute(_ENUMS, ([oid for oid, _, _ in before.tables], before.labels)).fetchall()
     return {table for kind, tables, digest, _ in found if known.get(kind, digest) != digest for table in tables}
+
+
+def perhaps_relabelled(connection: psycopg.Connection[Any], before: Inventory) -> set[int]:
+    """Return the oids of tables with an enum if labels were renamed since, though all that are known have their names.
+
+    A label was added and then renamed, or renamed and then renamed back; rows may have the name that it had meanwhile.
+    The server counts the updates of labels, also those that were rolled back, until its statistics are reset.
+    """
+    updates, newest, digest = before.renames
+    if not newest:
+        return set()
+    now, _, labelled = _renames(connection, newest)
+    if now in (updates, 0) or labelled != digest:
+        return set()
+    found = connection.execute(_ENUMS, ([oid for oid, _, _ in before.tables], _ANY_OID)).fetchall()
+    return {table for _, tables, _, _ in found for table in tables}
 
 
 def differences(

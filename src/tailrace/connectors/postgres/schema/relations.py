@@ -16,6 +16,7 @@ from tailrace.connectors.postgres.schema.evolution import (
     has_doubtful_key,
     is_after,
     retyped,
+    rewritten,
 )
 from tailrace.connectors.postgres.schema.history import Attributes, SchemaHistory
 from tailrace.errors import ConnectionFailed
@@ -69,6 +70,7 @@ class Relations:
         self._present: dict[int, CatalogState] = {}
         self._expected: set[int] = set()
         self._known = _Known()
+        self._told: set[str] = set()
         # The state at the last `keep` and the number of versions then; None if nothing has changed since.
         self._kept: tuple[_Known, int] | None = None
 
@@ -166,6 +168,8 @@ class Relations:
                 "(signal execute-snapshot)",
                 relation.namespace, relation.name, ", ".join(changed), relation.namespace, relation.name,
             )  # fmt: skip
+        elif older is not None:
+            self._warn_of_values(relation, rewritten(older, attributes, present))
         if has_doubtful_key(attributes, relation, present):
             log.warning(
                 "%s.%s: the unique index of its key (%s) was dropped, and the log does not tell when: rows that have "
@@ -179,6 +183,16 @@ class Relations:
             self._known.held[oid] = held
         self.history.add(oid, at.place, attributes)
         return attributes
+
+    def _warn_of_values(self, relation: Relation, columns: Sequence[str]) -> None:
+        text = (
+            f"{relation.namespace}.{relation.name} was rewritten, perhaps with other values of its column "
+            f"{', '.join(columns)} (ALTER … TYPE … USING, or another precision), which the log does not carry; remedy: "
+            f"read {relation.namespace}.{relation.name} by a snapshot (signal execute-snapshot)"
+        )
+        if columns and text not in self._told:
+            self._told.add(text)
+            log.warning("%s", text)
 
     def _read(self, relation: Relation, at: Moment) -> CatalogState:
         """Return the catalog's present state of the table, with the alterations of the transaction at `at`.

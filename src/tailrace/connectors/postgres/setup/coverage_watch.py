@@ -46,6 +46,8 @@ select pg_catalog.md5(pg_catalog.string_agg(line, ';' order by line)) from (
   where c.relkind in ('r', 'p') and c.relpersistence <> 't' and n.nspname not in ('pg_catalog', 'information_schema')
   union all
   select pg_catalog.concat_ws(' ', 'e', e.oid, e.xmin) from pg_catalog.pg_enum e
+  union all
+  select 'n ' || pg_catalog.pg_stat_get_tuples_updated('pg_catalog.pg_enum'::pg_catalog.regclass)
 ) seen
 """
 _SCHEMAS = """
@@ -265,6 +267,15 @@ class CoverageWatch:
                 name,
                 name,
             )
+        perhaps = inventory.perhaps_relabelled(connection, before) & captured
+        for name in sorted(names[oid] for oid in perhaps):
+            log.warning(
+                "labels of an enum, perhaps of %s, had other names for a while: rows that were written meanwhile have "
+                "these in copies; remedy: read %s by a snapshot (signal execute-snapshot), or tailrace verify --repair",
+                name,
+                name,
+            )
+        relabelled |= perhaps
         if self._on_loss != "warn" and (changed := inventory.incomplete(told, found, names) | relabelled):
             several = listed(sorted(names[oid] for oid in changed))
             self._lose(

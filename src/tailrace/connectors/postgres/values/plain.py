@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
@@ -22,18 +23,54 @@ def precision_and_scale(modifier: int) -> tuple[int, int]:
     return (packed >> 16) & 0xFFFF, ((packed & 0x7FF) ^ 0x400) - 0x400
 
 
+_AROUND = r"^[^0-9]+|[^0-9]+$"
+_TWO_BEHIND = r"[^0-9][0-9]{2}$"
+
+
 def money_digits(text: str) -> str:
-    """Return the number in a money text of any currency whose decimal sign is a point."""
-    digits = re.sub(r"[^0-9.]", "", text)
-    return "-" + digits if "-" in text or "(" in text else digits
+    """Return the number in a money text of any currency with two digits behind any decimal sign.
+
+    With more digits the decimal sign must be a point, without any no point may separate groups: see `money_fault`.
+    """
+    number = re.sub(_AROUND, "", text)
+    if re.search(_TWO_BEHIND, number):
+        digits = re.sub(r"[^0-9]", "", number)
+        found = f"{digits[:-2]}.{digits[-2:]}"
+    else:
+        found = re.sub(r"[^0-9.]", "", number)
+    return "-" + found if "-" in text or "(" in text else found
 
 
 def money_numbers(column: pa.Array) -> pa.Array:
     """Return `money_digits` of a column's values."""
     text = column.cast(pa.string())
     negative = pc.match_substring_regex(text, r"[-(]")
-    number = pc.replace_substring_regex(text, r"[^0-9.]", "")
-    return pc.if_else(negative, pc.binary_join_element_wise("-", number, ""), number)
+    number = pc.replace_substring_regex(text, _AROUND, "")
+    digits = pc.replace_substring_regex(number, r"[^0-9]", "")
+    found = pc.if_else(
+        pc.match_substring_regex(number, _TWO_BEHIND),
+        pc.replace_substring_regex(digits, r"([0-9]{2})$", r".\1"),
+        pc.replace_substring_regex(number, r"[^0-9.]", ""),
+    )
+    return pc.if_else(negative, pc.binary_join_element_wise("-", found, ""), found)
+
+
+MONEY_EXAMPLE = "12345.67"
+
+
+def money_fault(text: str, digits: int) -> str:
+    """Return why the server's text of MONEY_EXAMPLE as money is not read as this number, to follow a name; else "".
+
+    `digits` are the digits behind the point that are kept.
+    """
+    try:
+        found = Decimal(money_digits(text))
+    except InvalidOperation:
+        return f"writes money as {text}, which is not read as a number"
+    places = max(-int(found.as_tuple().exponent), 0)
+    if found != Decimal(MONEY_EXAMPLE).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP):
+        return f"writes money as {text}, which is read as {found}"
+    return f"has {places} digits behind the point of money, of which {digits} are kept" if places > digits else ""
 
 
 def money_doubles(column: pa.Array) -> pa.Array:
