@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from tailrace.columns import ChangeBatch, Column, Image, TableSchema
+from tailrace.columns.batch import Marker
 from tailrace.connectors.postgres.log.form import FORM
+from tailrace.errors import ConversionError
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.record_assembly import ColumnPool, rows_of_tables
 from tailrace.events.table_plan import TablePlans
+from tailrace.log.rows import small_tables
+from tailrace.log.rows.small_tables import records_of_reads
 from tests.unit.events.changes import Change, batch, plain_settings, rows, table
 from tests.unit.events.recorded import settings_of
 
@@ -160,3 +166,86 @@ def test_an_image_that_no_change_has_is_none() -> None:
     found = rows_of_tables(part, plans, PLAIN, FORM)
     assert found is not None
     assert pa.Table.from_batches(found)["op"].to_pylist() == ["c", "c"]
+
+
+# --- rows of a snapshot
+
+
+LARGE = table("large", [Column("id", "int4", 23, nullable=False), Column("v", "text", 25)], "id")
+LATE = table("late", [Column("id", "int4", 23, nullable=False), Column("at", "timestamp", 1114)], "id")
+READS: list[tuple[TableSchema, list[tuple[str, ...]]]] = [
+    (A, [("1", "a"), ("2", "b")]),
+    (B, [("w", "2", "x")]),
+    (KEYLESS, [("k",), ("l",)]),
+    (LARGE, [("1", "x" * 300_000)]),
+    (A, [("3", "c")]),
+    (LATE, [("1", "2026-11-21 01:00:27"), ("2", "2026-11-21 01:00:28.5")]),
+]
+
+
+def reads(given: list[tuple[TableSchema, list[tuple[str, ...]]]]) -> list[ChangeBatch]:
+    """Return the rows as a snapshot reads them, each table's in a batch."""
+    return [
+        batch(of, [("r", None, row) for row in found], [Marker.TRUE] * len(found), together=True) for of, found in given
+    ]
+
+
+def records_of(given: list[ChangeBatch], settings: EventSettings) -> tuple[list[dict[str, Any]], int]:
+    """Return the records of `given`, and how many of the tables were converted with others."""
+    counts = []
+    real = small_tables.rows_of_tables
+
+    def counted(part: ChangeBatch, plans: TablePlans, *more: Any) -> Any:
+        made = real(part, plans, *more)
+        counts.append(0 if made is None else len(plans.plans))
+        return made
+
+    with patch.object(small_tables, "rows_of_tables", counted):
+        found = [row for one in records_of_reads(given, settings, FORM) for row in one.to_pylist()]
+    return found, sum(counts)
+
+
+def test_rows_of_small_tables_become_what_each_becomes_by_itself() -> None:
+    found, count = records_of(reads(READS), PLAIN)
+    expected = [row for one in reads(READS) for row in rows(one, PLAIN)]
+    assert without_moment(found) == without_moment(expected)
+    assert [row["table"] for row in found] == ["a", "a", "b", "c", "c", "large", "a", "late", "late"]
+    # three before the large table, which is converted alone, and two after it
+    assert count == 5
+
+
+def test_tables_of_many_columns_are_converted_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_tables, "MOST_PLACES", 3)
+    found, count = records_of(reads(READS[:3] + READS[4:]), PLAIN)
+    expected = [row for one in reads(READS[:3] + READS[4:]) for row in rows(one, PLAIN)]
+    # in order within each topic
+    found, expected = (sorted(without_moment(one), key=itemgetter("topic")) for one in (found, expected))
+    assert found == expected
+    assert 0 < count < 5
+
+
+def test_more_rows_than_a_batch_has_records_are_converted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_tables, "MAX_RECORDS", 3)
+    found, count = records_of(reads(READS[:3]), PLAIN)
+    assert [row["table"] for row in found] == ["a", "a", "b", "c", "c"]
+    assert count == 2
+
+
+def test_a_value_that_does_not_fit_is_that_of_its_own_table() -> None:
+    wrong = [*READS[:2], (LATE, [("7", "294276-12-31 23:59:59.999999")])]
+    failing = replace(PLAIN, converting_failure_mode="fail", processing_failure_mode="fail")
+    with pytest.raises(ConversionError, match=r"public\.late"):
+        records_of(reads(wrong), failing)
+    found, count = records_of(reads(wrong), replace(PLAIN, converting_failure_mode="skip"))
+    assert [row["table"] for row in found] == ["a", "a", "b", "late"]
+    assert count == 0
+
+
+@pytest.mark.parametrize(
+    "more", [{"blocks": "last"}, {"most_change_bytes": 1, "processing_failure_mode": "warn"}], ids=str
+)
+def test_rows_that_are_not_joined_are_converted_one_by_one(more: dict[str, Any]) -> None:
+    settings = replace(PLAIN, **more)
+    found, count = records_of(reads(READS[:3]), settings)
+    assert count == 0
+    assert len(found) == len([row for one in reads(READS[:3]) for row in rows(one, settings)])

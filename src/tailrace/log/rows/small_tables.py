@@ -1,4 +1,4 @@
-"""Records of many small tables, decoded and converted together. Worker.
+"""Records of many small tables, decoded and converted together: of the log, and of a snapshot. Worker.
 
 Each table costs some milliseconds, however few changes it has. So the messages of tables with few changes are decoded
 as messages of one table, whose columns are the places of a pool (see `events.record_assembly.ColumnPool`). A value is
@@ -10,7 +10,7 @@ If a message or a value is wrong or too large, the tables are converted one by o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Generic
@@ -23,9 +23,11 @@ from tailrace.errors import DecodeError
 from tailrace.events import names
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import SourceForm
-from tailrace.events.record_assembly import ColumnPool, PooledTable, rows_of_tables
+from tailrace.events.record_assembly import ColumnPool, PooledTable, rows_of_tables, to_rows
+from tailrace.events.record_variants import MAX_RECORDS
 from tailrace.events.table_plan import TablePlans
 from tailrace.log.rows.frames import frozen, gather
+from tailrace.log.rows.partitioning import SMALL_TABLE_BYTES, SMALL_TABLE_ROWS
 from tailrace.log.rows.row_log import RowLog
 from tailrace.log.rows.segment import MixedSegment, Own, Segment, Trans
 
@@ -67,6 +69,98 @@ def records(
                 yield apart(piece)
             else:
                 yield from made
+
+
+def records_of_reads(
+    batches: Iterable[ChangeBatch], settings: EventSettings, mapping: SourceForm
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of rows that one snapshot has read of several tables, in order within each topic.
+
+    Rows of small tables that follow one another are converted together. Raises as `to_rows`.
+    """
+    waiting: list[ChangeBatch] = []
+    count = 0
+    for batch in batches:
+        is_small = _is_small_read(batch, settings)
+        if waiting and (not is_small or count + len(batch) > MAX_RECORDS):
+            yield from _reads_together(waiting, settings, mapping)
+            waiting, count = [], 0
+        if is_small:
+            waiting.append(batch)
+            count += len(batch)
+        else:
+            yield from to_rows(batch, settings, mapping)
+    if waiting:
+        yield from _reads_together(waiting, settings, mapping)
+
+
+def _is_small_read(batch: ChangeBatch, settings: EventSettings) -> bool:
+    """Return True for a few rows of a snapshot that have no more than `_joined` joins."""
+    after = batch.after
+    if settings.typed is not None or settings.blocks or batch.marker is None or len(batch.transactions) != 1:
+        return False
+    if after is None or after.present is not None or any(flags is not None for flags in after.unavailable):
+        return False
+    others = batch.before, batch.total_order, batch.table_order, batch.command, batch.reselected
+    if any(one is not None for one in others):
+        return False
+    size = sum(column.get_total_buffer_size() for column in after.columns)
+    most = min(SMALL_TABLE_BYTES, settings.most_change_bytes or SMALL_TABLE_BYTES)
+    return len(batch) <= SMALL_TABLE_ROWS and size <= most
+
+
+def _reads_together(
+    batches: Sequence[ChangeBatch], settings: EventSettings, mapping: SourceForm
+) -> Iterator[pa.RecordBatch]:
+    pool = _pool(settings, mapping)
+    tables = pool.tables(batch.table for batch in batches)
+    shared = names.shared(settings, (batch.table.id for batch in batches))
+    for fits, members in _groups(tables, [shared[batch.table.id] for batch in batches]):
+        of_group = [batches[member] for member in members]
+        made = None
+        if fits and len(members) > 1:
+            layouts = [tables[member] for member in members]
+            joined = _joined(of_group, layouts, len(pool.columns))
+            of = np.repeat(np.arange(len(members), dtype=np.int32), [len(batch) for batch in of_group])
+            plans = TablePlans([table.plan for table in layouts], of)
+            made = None if joined is None else rows_of_tables(joined, plans, settings, mapping)
+        if made is not None:
+            yield from made
+        else:
+            for batch in of_group:
+                yield from to_rows(batch, settings, mapping)
+
+
+def _joined(batches: Sequence[ChangeBatch], tables: Sequence[PooledTable], width: int) -> ChangeBatch | None:
+    """Return the rows of all batches with their columns at the pool's `width` places; None if types differ there."""
+    starts = np.cumsum([0, *map(len, batches)])
+    parts: dict[int, list[tuple[int, pa.Array]]] = {}
+    for number, (batch, table) in enumerate(zip(batches, tables, strict=True)):
+        assert batch.after is not None
+        for column, place in enumerate(table.places.tolist()):
+            if place >= 0:
+                parts.setdefault(place, []).append((number, batch.after.columns[column]))
+    columns: list[pa.Array] = [_ABSENT] * width
+    for place, found in parts.items():
+        if any(array.type != found[0][1].type for _, array in found):
+            return None
+        values = pa.concat_arrays([array for _, array in found])
+        if len(values) < starts[-1]:
+            rows, at = np.full(starts[-1], -1, np.int64), 0
+            for number, array in found:
+                rows[starts[number] : starts[number + 1]] = np.arange(at, at + len(array))
+                at += len(array)
+            values = values.take(pa.array(rows, mask=rows < 0))
+        columns[place] = values
+
+    def of_all(name: str) -> Any:
+        parts = [getattr(batch, name) for batch in batches]
+        if parts[0] is None:
+            return None
+        return pa.concat_arrays(parts) if isinstance(parts[0], pa.Array) else np.concatenate(parts)
+
+    named = {name: of_all(name) for name in ("op", "lsn", "transaction", "ordinal", "marker", "serial")}
+    return replace(batches[0], after=Image(None, columns, [None] * width), warnings=[], **named)
 
 
 @lru_cache(maxsize=4)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tailrace.connectors.binlog.log.position import BinlogBatch
-    from tailrace.log.contracts import Task
 
 log = logging.getLogger("tailrace")
 
@@ -66,12 +66,7 @@ class SnapshotTask:
         return f"SnapshotTask({self.table.id}, chunk {self.chunk.number})"
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        from tailrace.connectors.binlog.log.form import form_of
-        from tailrace.events.record_assembly import to_rows
-
-        form = form_of(DIALECTS[self.settings.connector])
-        for batch in self.batches():
-            yield from to_rows(batch, self.settings, form)
+        return Consecutive((self,)).read()
 
     def batches(self) -> Iterator[BinlogBatch]:
         """Yield the rows as changes."""
@@ -168,11 +163,15 @@ class WindowTask:
 class Consecutive:
     """Tasks that one worker runs one after another: another Spark task costs more than a small task takes."""
 
-    tasks: tuple[Task, ...]
+    tasks: tuple[SnapshotTask, ...]
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        for task in self.tasks:
-            yield from task.read()
+        from tailrace.connectors.binlog.log.form import form_of
+        from tailrace.log.rows.small_tables import records_of_reads
+
+        for (settings, _), tasks in groupby(self.tasks, lambda task: (task.settings, task.origin)):
+            form = form_of(DIALECTS[settings.connector])
+            yield from records_of_reads(chain.from_iterable(task.batches() for task in tasks), settings, form)
 
 
 def is_exact(settings: EventSettings) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, cast
 
+from tailrace.columns.batch import ChangeBatch
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.server.arrow import KeptConnection
 from tailrace.connectors.postgres.server.causes import deliberate
@@ -51,18 +53,18 @@ class SnapshotTask:
         return f"SnapshotTask({self.table.id}, chunk {self.chunk.number})"
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        import adbc_driver_manager
+        return Consecutive((self,)).read()
 
-        from tailrace.connectors.postgres.log.form import FORM
-        from tailrace.events.record_assembly import to_rows
+    def batches(self) -> Iterator[ChangeBatch]:
+        """Yield the rows as changes."""
+        import adbc_driver_manager
 
         try:
             connection = KeptConnection.take(self.address)
             own, asked = self.overridden, self.asked
-            for batch in read_chunk(
+            yield from read_chunk(
                 connection, self.snapshot, self.table, self.chunk, self.statement, self.origin, self.form, own, asked
-            ):
-                yield from to_rows(batch, self.settings, FORM)
+            )
         except (adbc_driver_manager.Error, ConnectionFailed) as error:
             if getattr(error, "remedy", "") and not self.once:
                 raise
@@ -115,8 +117,21 @@ class Consecutive:
     tasks: tuple[Task, ...]
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        for task in self.tasks:
-            yield from task.read()
+        from tailrace.connectors.postgres.log.form import FORM
+        from tailrace.log.rows.small_tables import records_of_reads
+
+        for found, tasks in groupby(self.tasks, _read_by):
+            if found is None:
+                for task in tasks:
+                    yield from task.read()
+            else:
+                reads = cast(Iterator[SnapshotTask], tasks)
+                yield from records_of_reads(chain.from_iterable(task.batches() for task in reads), found[0], FORM)
+
+
+def _read_by(task: Task) -> tuple[EventSettings, SnapshotOrigin] | None:
+    """Return what tasks have in common whose rows are converted together; None for tasks of other kinds."""
+    return (task.settings, task.origin) if isinstance(task, SnapshotTask) else None
 
 
 def with_settings(task: Task, settings: EventSettings) -> Task:
