@@ -364,14 +364,16 @@ def test_snapshots_that_leave_rows_out_of_a_copy_are_told(
     assert all(f"with {named} copies" in text and "signal execute-snapshot" in text for text in told)
 
 
+@pytest.mark.parametrize("form", ["1.7", "3"])
 @pytest.mark.parametrize("sink", ["tables", "jdbc"])
-def test_truncates_reach_a_copy(sink: str) -> None:
+def test_truncates_reach_a_copy(sink: str, form: str) -> None:
     """Events leave them out by default, and a copy without them keeps rows that are gone."""
     options = {"connection.url": "jdbc:postgresql://h/d"} if sink == "jdbc" else {"path": "/x"}
-    made = sinks.open(sink, options, parse("postgres", POSTGRES))
-    source = parse("postgres", made.source_defaults() | POSTGRES | made.source_options())
+    given = POSTGRES | {"event.format": form}
+    made = sinks.open(sink, options, parse("postgres", given))
+    source = parse("postgres", made.source_defaults() | given | made.source_options())
     assert EventSettings.from_options(source).skipped_operations == frozenset()
-    assert EventSettings.from_options(parse("postgres", POSTGRES)).skipped_operations == {"t"}
+    assert EventSettings.from_options(parse("postgres", given)).skipped_operations == {"t"}
 
 
 def test_what_the_sink_asks_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:

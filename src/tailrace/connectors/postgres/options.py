@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tailrace.config import connect, connector, credentials, processors, relational, signals
 from tailrace.config.connector import NO_JVM, ConfigDraft, Options, formats
 from tailrace.config.option import Kind, Option, at_least, between, matching
-from tailrace.config.rows import is_typed
+from tailrace.config.rows import is_typed, keeps_copies
 
 _NO_HISTORY = "PostgreSQL's schemas come from its catalog and its log"
 
@@ -337,7 +337,7 @@ def _settle_truncates(draft: ConfigDraft) -> None:
     mode = draft.values["truncate.handling.mode"]
     skipped: frozenset[str] = draft.values["skipped.operations"]
     if mode is None:
-        is_left_out = draft.event_format == "1.7" and not is_typed(draft.values)
+        is_left_out = draft.event_format == "1.7" and not keeps_copies(draft.values)
         mode = "skip" if "t" in skipped or is_left_out else "include"
     elif mode == "include" and "t" in skipped:
         if "skipped.operations" in draft.given:
