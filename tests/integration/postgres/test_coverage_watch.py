@@ -387,3 +387,42 @@ def test_values_that_a_statement_has_computed_anew_are_told(
     if text:
         assert f"public.u {text}" in told[0]
         assert "remedy: read public.u by a snapshot" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("statements", "names"),
+    [
+        (("alter table u drop a, add a int",), "a"),
+        (("alter table u drop a", "alter table u add a boolean"), "a"),
+        (
+            ("begin; alter table u rename a to x; alter table u rename b to a; alter table u rename x to b; commit",),
+            "a, b",
+        ),
+        (("alter table u rename a to x",), ""),
+        (("alter table u drop a",), ""),
+        (("alter table u add c int",), ""),
+    ],
+)
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_name_that_is_another_columns_now_is_told_where_copies_know_names_alone(
+    make: Callable[..., Query],
+    database: Database,
+    caplog: pytest.LogCaptureFixture,
+    statements: tuple[str, ...],
+    names: str,
+    by_name: bool,
+) -> None:
+    database.execute("alter table u add a int, add b int", "insert into u (id) values (1)")
+    query = make(row_copy=str(by_name).lower())
+    run(query)
+    database.execute("insert into u (id) values (2)")
+    run(query)
+    with database.connect() as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+    database.execute("insert into u (id) values (3)")
+    caplog.clear()
+    run(query)
+    told = [one.getMessage() for one in caplog.records if "has other columns by the names" in one.getMessage()]
+    assert len(told) == bool(names and by_name)
+    assert all(f"public.u has other columns by the names {names}:" in text for text in told)

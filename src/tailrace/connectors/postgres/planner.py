@@ -328,7 +328,9 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
             ReaderSettings.of(config),
             Connections.of(config, self._connect(), self._outside),
             database=config["database.dbname"],
-            relations=Relations(history, self._is_captured, self._admit, self._outside.runtime),
+            relations=Relations(
+                history, self._is_captured, self._admit, self._outside.runtime, by_name=self._settings.copy
+            ),
             since=StartPosition(
                 since.log,
                 since.server if until is None else until.server or since.server,

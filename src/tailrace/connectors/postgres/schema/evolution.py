@@ -243,6 +243,14 @@ def retyped(older: Attributes, newer: Attributes) -> list[str]:
     ]
 
 
+def renumbered(older: Attributes, newer: Attributes) -> list[str]:
+    """Return the names, sorted, that are now those of other columns: swapped, or dropped and made again."""
+    before = {column.name: column.number for column in older.columns}
+    return sorted(
+        column.name for column in newer.columns if 0 < column.number != before.get(column.name, column.number) > 0
+    )
+
+
 def rewritten(older: Attributes, newer: Attributes, present: CatalogState) -> list[str]:
     """Return the columns that may have got other values of the same type when the table was rewritten.
 

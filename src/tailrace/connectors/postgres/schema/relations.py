@@ -15,6 +15,7 @@ from tailrace.connectors.postgres.schema.evolution import (
     evolve,
     has_doubtful_key,
     is_after,
+    renumbered,
     retyped,
     rewritten,
 )
@@ -49,6 +50,7 @@ class Relations:
     """Turns Relation messages into table versions, whose ids are places in `versions`.
 
     `captured(relation)` returns True for a captured table. `admit` returns the schema to use for a new one, or raises.
+    `by_name` is True if copies know columns by their names alone.
     `use` is called before everything else, and again for each new session. The catalog is read once for the messages of
     a run; again while it does not yet show the alterations of a transaction that was read from the log; and not at all
     for messages that the history has decided.
@@ -60,8 +62,11 @@ class Relations:
         captured: Callable[[Relation], bool],
         admit: Callable[[TableSchema], TableSchema],
         runtime: Runtime = THREADS,
+        *,
+        by_name: bool = False,
     ) -> None:
         self._runtime = runtime
+        self._by_name = by_name
         self.history = history
         self.versions: list[TableSchema] = []
         self._captured = captured
@@ -170,6 +175,14 @@ class Relations:
             )  # fmt: skip
         elif older is not None:
             self._warn_of_values(relation, rewritten(older, attributes, present))
+        other = renumbered(older, attributes) if older is not None and self._by_name else []
+        if other:
+            log.warning(
+                "%s.%s has other columns by the names %s: swapped, or dropped and made again. Rows that are not "
+                "written since keep the values of the earlier ones in copies; remedy: read %s.%s by a snapshot "
+                "(signal execute-snapshot)",
+                relation.namespace, relation.name, ", ".join(other), relation.namespace, relation.name,
+            )  # fmt: skip
         if has_doubtful_key(attributes, relation, present):
             log.warning(
                 "%s.%s: the unique index of its key (%s) was dropped, and the log does not tell when: rows that have "
