@@ -271,7 +271,7 @@ def _close_input(spark: SparkSession) -> bool:
     process = getattr(spark.sparkContext._gateway, "proc", None)
     if process is None or process.stdin is None:
         return False
-    from tailrace.spark.processes import release
+    from tailrace.monitoring.processes import release
 
     release(spark.sparkContext._gateway)
     with suppress(OSError):

@@ -94,10 +94,13 @@ def planners() -> list[psutil.Process]:
 
 
 _refuses = threading.Event()
+_goes_on = threading.Event()
+_goes_on.set()
 
 
 def _write(frame: DataFrame, number: int) -> None:
     frame.count()
+    _goes_on.wait()
     if _refuses.is_set():
         raise SinkError("The sink does not answer.", "Start it.")
 
@@ -130,6 +133,7 @@ def test_health_through_a_lost_server_a_stopped_planner_and_a_killed_one(
             query.planner.kill()
             until(lambda: query.down(LIVE) == ["debezium"], "the query's end", 60, pace=0.1)
             assert query.found.status()["state"] == "failed"
+            assert query.found.status()["error"]["kind"] == "process"
 
 
 def test_health_when_the_sink_refuses(spark: SparkSession, database: Database, tmp_path: Path) -> None:
@@ -144,3 +148,25 @@ def test_health_when_the_sink_refuses(spark: SparkSession, database: Database, t
             assert query.found.status()["error"]["kind"] == "sink"
         finally:
             _refuses.clear()
+
+
+def test_a_long_batch_is_a_sign_of_life_unless_the_planner_is_stuck(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    database.execute("create table t (id int primary key)", "insert into t values (1)")
+    texts = database.options(topic_prefix="s", slot_name=database.name)
+    with observed(spark, texts, tmp_path, 2) as query:
+        found = query.found._observation
+        _goes_on.clear()
+        try:
+            database.execute("insert into t values (2)")
+            until(lambda: found.alive_s > found.ticked_s + 4, "signs of life within a batch", 60, pace=0.1)
+            assert query.down(LIVE) == []
+            query.planner.suspend()
+            try:
+                until(lambda: query.down(LIVE) == ["debezium"], "the time-out", 60, pace=0.1)
+            finally:
+                query.planner.resume()
+            until(lambda: query.down(LIVE) == [], "signs of life", 60, pace=0.1)
+        finally:
+            _goes_on.set()

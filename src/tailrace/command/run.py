@@ -64,7 +64,7 @@ def run(
             phases.begin("starting Spark")
             pipeline.begin()
             # from here on the checkpoint is this run's, and with it the status in it
-            with Monitor(configured, pipeline.sink.dataset) as monitor:
+            with Monitor(configured, pipeline.sink.dataset, pipeline.sink.counts) as monitor:
                 _check(pipeline, phases, conf, local=local)
                 _deliver(pipeline, once, stop, (phases, monitor), began, is_last=is_last)
         except SystemExit:
@@ -139,7 +139,7 @@ def _deliver(
         finally:
             pipeline.stop(is_last=is_last)
     except Exception as error:
-        from tailrace.spark.processes import jvm_lost
+        from tailrace.monitoring.processes import jvm_lost
 
         # A supervisor signals every process of a service: failures after that come from the ends of the others.
         if not stop.asked:
@@ -152,8 +152,8 @@ def _deliver(
 def _follow(pipeline: Pipeline, once: bool, stop: StopRequest, shown: tuple[Phases, Monitor], began: float) -> None:
     """Start the pipeline and show its status until it ends or is interrupted. Re-raises its failure."""
     from tailrace.monitoring.listener import observed
+    from tailrace.monitoring.processes import process_lost
     from tailrace.monitoring.status import StatusLine
-    from tailrace.spark.processes import process_lost
 
     phases, monitor = shown
     stop.postpone()

@@ -336,7 +336,7 @@ def _command() -> str:
 
 def _end_java(spark: Any) -> None:
     """Stop the session, and wait for its JVM to end: it would outlive this process by a moment."""
-    from tailrace.spark.processes import release
+    from tailrace.monitoring.processes import release
 
     gateway = spark.sparkContext._gateway
     try:

@@ -15,14 +15,13 @@ class Health:
     """Answers whether the query lives, is ready, and has started.
 
     It lives while it starts, and then while its loop turns: it is stuck once it has shown no sign of life for
-    `timeout_s`. It is ready while a
-    session to the database stands and the sink has taken the last batch. It has started after its first batch, or once
-    it has found that there is nothing to deliver.
+    `timeout_s`. It is ready while a session to the database stands and the sink has taken the last batch. It has
+    started after its first batch, or once it has found that there is nothing to deliver.
     """
 
     def __init__(self, observation: Observation, timeout_s: float, clock: Callable[[], float] = time.time) -> None:
         self._observation = observation
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._clock = clock
 
     def checks(self, group: str) -> dict[str, bool]:
@@ -30,7 +29,7 @@ class Health:
         observation = self._observation
         phase = observation.phase
         # a start may take long: the probe of the start is for that
-        is_turning = phase == "running" and self._clock() - observation.alive_s < self._timeout_s
+        is_turning = phase == "running" and self._clock() - observation.alive_s < self.timeout_s
         is_live = is_turning or phase == "starting"
         found = {"debezium": is_turning}
         if group == LIVE:
@@ -38,6 +37,11 @@ class Health:
         if group in (READY, ALL):
             found |= self._ready(phase)
         return found
+
+    def has_planner(self) -> bool:
+        """Return True unless the planner's process has written no numbers within the time-out."""
+        written_s = self._observation.measures().get("at_s")
+        return written_s is None or self._clock() - written_s < self.timeout_s
 
     def _ready(self, phase: str) -> dict[str, bool]:
         measures, ending = self._observation.measures(), self._observation.ending

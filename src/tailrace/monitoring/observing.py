@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,12 +11,16 @@ from tailrace.monitoring.exposition import exposed
 from tailrace.monitoring.failures import recognise
 from tailrace.monitoring.health import ALL, Health
 from tailrace.monitoring.listener import listen
-from tailrace.monitoring.monitor import described
+from tailrace.monitoring.monitor import BEAT_SECONDS, described
 from tailrace.monitoring.observation import Observation, PipelineNames
+from tailrace.monitoring.processes import jvm_lost, process_lost
 from tailrace.monitoring.server import HttpServer
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
+_WRITES = "Processing new data"
+"""The message in a query's status while a batch is planned and written."""
 
 
 class ObservedQuery:
@@ -24,9 +29,12 @@ class ObservedQuery:
     def __init__(self, query: StreamingQuery, observation: Observation, health: Health) -> None:
         self._query, self._observation, self._health = query, observation, health
         self._server: HttpServer | None = None
+        self._closed = threading.Event()
         self._remove = listen(query_session(query), (observation.update,), observation.tick, self._end, str(query.id))
         if query.lastProgress is not None:
             observation.update(_parsed(query.lastProgress))
+        pace_s = min(BEAT_SECONDS, health.timeout_s / 4)
+        threading.Thread(target=self._beat, args=(pace_s,), name="tailrace-beat", daemon=True).start()
 
     def status(self) -> dict[str, Any]:
         """Return the state of the query, as `tailrace status --json` prints it."""
@@ -54,14 +62,34 @@ class ObservedQuery:
 
     def close(self) -> None:
         """End the observation and the server. May be called twice."""
+        self._closed.set()
         if self._server is not None:
             self._server.close()
             self._server = None
         self._remove()
 
+    def _beat(self, pace_s: float) -> None:
+        """Note every `pace_s` seconds that a batch is being written, while the query runs; note a lost JVM."""
+        while not self._closed.wait(pace_s) and self._observation.ending is None:
+            try:
+                message = self._query.status["message"]
+            except Exception as error:
+                lost = jvm_lost(error)
+                if lost is not None:
+                    self._observation.end(lost)
+                continue
+            # Spark asks the planner for the batch's tasks under the same message, and a planner may stand still
+            if message == _WRITES and self._health.has_planner():
+                self._observation.beat()
+
     def _end(self, text: str) -> None:
-        error = (recognise(text) or TailraceError("The query has failed.", "Its exception says why.")) if text else None
-        self._observation.end(error)
+        self._observation.end(self._failure(text) if text else None)
+
+    def _failure(self, text: str) -> TailraceError:
+        found = recognise(text)
+        if found is None and hasattr(self._query, "_jsq"):
+            found = process_lost(self._query)
+        return found or TailraceError("The query has failed.", "Its exception says why.")
 
     def __enter__(self) -> Self:
         return self
@@ -77,7 +105,7 @@ def observe(query: StreamingQuery, *, live_timeout_s: float = 60.0) -> ObservedQ
 
     The numbers of planner and tasks need a driver on the planner's host, as in classic PySpark; with Spark Connect only
     the numbers of Spark's progress are known. After `live_timeout_s` seconds without a sign of life the query counts as
-    stuck.
+    stuck. A batch that is being written is a sign of life, as long as the planner is not stuck.
     """
     observation = Observation(described, PipelineNames(pipeline=query.name or ""))
     return ObservedQuery(query, observation, Health(observation, live_timeout_s))

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.types import StructType
 
-from tailrace.spark.processes import release
+from tailrace.monitoring.processes import release
 from tailrace.spark.session import session
 from tailrace.spark.startup.archive import COMMAND
 from tailrace.spark.startup.warm_workers import load_modules

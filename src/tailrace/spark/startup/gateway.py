@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tailrace.errors import JvmLost
+from tailrace.monitoring.processes import lost
 from tailrace.spark.capabilities import spark_home
-from tailrace.spark.processes import lost
 from tailrace.spark.startup.java import names_collector
 
 _PATIENCE_S = 90.0

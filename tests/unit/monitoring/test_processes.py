@@ -13,7 +13,7 @@ from py4j.clientserver import FinalizerWorker  # type: ignore[import-untyped]
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
-from tailrace.spark.processes import jvm_lost, lost, process_lost, release
+from tailrace.monitoring.processes import jvm_lost, lost, process_lost, release
 from tests.waiting import until
 
 
