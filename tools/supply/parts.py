@@ -87,8 +87,9 @@ def jars(licences: Path = LICENCES) -> list[Part]:
 
 def sink_jars() -> list[Jar]:
     """Return the jars that our own sinks need, each once."""
-    users = [*(sinks.KNOWN.load(name) for name in sinks.KNOWN.places), *FORMATS.values()]
-    return list(dict.fromkeys(jar for user in users for jar in user.jars))
+    known = [sinks.KNOWN.load(name) for name in sinks.KNOWN.places]
+    jars = [jar for user in (*known, *FORMATS.values()) for jar in user.jars]
+    return list(dict.fromkeys([*jars, *(jar for sink in known for jar in sink.further_jars)]))
 
 
 def _scopes(project: Path, wanted_by: dict[str, frozenset[str]]) -> dict[str, str]:

@@ -81,7 +81,7 @@ def needed(names: Sequence[str]) -> list[Jar]:
 
     found: list[Jar] = []
     for name in names or sinks.names():
-        found += sinks.KNOWN.load(name).jars
+        found += [*sinks.KNOWN.load(name).jars, *sinks.KNOWN.load(name).further_jars]
         if name == "tables":
             found += [jar for one in FORMATS.values() for jar in one.jars]
     return list(dict.fromkeys(found))

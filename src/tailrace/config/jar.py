@@ -7,13 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """A jar of Maven Central: its coordinates and the SHA-256 of its bytes. Dependencies are not fetched."""
+    """A jar of Maven Central: its coordinates and the SHA-256 of its bytes. Dependencies are not fetched.
+
+    `classifier` names a variant of it, such as one that contains its dependencies.
+    """
 
     organisation: str
     module: str
     revision: str
     sha256: str
+    classifier: str = ""
 
     @property
     def file_name(self) -> str:
-        return f"{self.module}-{self.revision}.jar"
+        return f"{self.module}-{self.revision}{self.classifier and f'-{self.classifier}'}.jar"

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from tailrace.metrics.tally import SinkCounts
+
 TOPICS = "topic.creation."
 """Prefix of the options for creating topics."""
 
@@ -60,7 +62,8 @@ class Sink(ABC):
     `at least once` it delivers the records a second time.
 
     `jars`: libraries that Spark's JVM needs for the sink and PySpark does not contain. `settings`: Spark settings that
-    belong to them; settings of the user take precedence.
+    belong to them; settings of the user take precedence. `further_jars`: libraries that only some options need; a sink
+    with such options has them among its `jars`. `counts`: retries and refused records, of a sink that knows them.
 
     `changes`: for a sink whose rows hold several changes each, the Spark SQL expression that counts them; else "".
 
@@ -76,6 +79,8 @@ class Sink(ABC):
     order: ClassVar[Order] = "topic"
     delivery: ClassVar[Delivery]
     jars: tuple[Jar, ...] = ()
+    further_jars: ClassVar[tuple[Jar, ...]] = ()
+    counts: SinkCounts | None = None
     settings: Mapping[str, str] = MappingProxyType({})
     changes: ClassVar[str] = ""
     prints: ClassVar[bool] = False

@@ -59,6 +59,14 @@ _JARS: tuple[Jar, ...] = (
         "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f",
     ),
 )
+_MSK = Jar(
+    "software.amazon.msk",
+    "aws-msk-iam-auth",
+    "2.3.5",
+    "bcd6020ce1ca2c3f1a65e087057dc8c0757185ba1f169b38e0eda54b617e4225",
+    "all",
+)
+"""Amazon's own login module; this variant contains the parts of Amazon's SDK that it needs."""
 
 DEFAULTS = {
     # All records of a batch are there at once, so that larger requests cost no time and save most round trips.
@@ -153,6 +161,7 @@ class KafkaSink(Sink):
     places = ("partition", "timestamp")
     delivery = "at least once"
     jars = _JARS
+    further_jars = (_MSK,)
 
     def __init__(self, options: Mapping[str, str]) -> None:
         settings = Settings(self.name, options)
@@ -172,6 +181,8 @@ class KafkaSink(Sink):
                 "Leave it out.",
             )
         self.options = DEFAULTS | self._producer_options(options)
+        if any(_MSK.organisation in text or text == "AWS_MSK_IAM" for text in self.options.values()):
+            self.jars = (*_JARS, _MSK)
         self._topics: Topics | None = None
         own = self.options.get("kafka.socket.connection.setup.timeout.max.ms", "")
         if own.isdigit():

@@ -16,6 +16,7 @@ from tailrace.command import cli
 from tailrace.command import jars as command
 from tailrace.config.jar import Jar
 from tailrace.errors import PrerequisiteError
+from tailrace.sinks.kafka import KafkaSink
 from tailrace.spark.startup import jars, proxies
 from tailrace.spark.startup.jars import JARS, files_of
 
@@ -263,6 +264,16 @@ def test_the_jars_of_sinks_are_those_that_they_declare() -> None:
     assert {"kafka-clients", "delta-storage", "iceberg-core"} <= modules
     assert {jar.module for jar in command.needed(["kafka"])} < modules
     assert command.needed(["file"]) == []
+
+
+def test_a_jar_that_an_option_needs_is_among_those_of_its_sink_alone_and_carried_along() -> None:
+    brokers = {"producer.bootstrap.servers": "b:9098"}
+    module = "software.amazon.msk.auth.iam.IAMLoginModule required;"
+    plain, amazons = (KafkaSink(brokers | more) for more in ({}, {"producer.sasl.jaas.config": module}))
+    (further,) = set(amazons.jars) - set(plain.jars)
+    assert further.file_name == "aws-msk-iam-auth-2.3.5-all.jar"
+    assert set(KafkaSink(brokers | {"producer.sasl.mechanism": "AWS_MSK_IAM"}).jars) == set(amazons.jars)
+    assert further in command.needed(["kafka"])
 
 
 @pytest.mark.parametrize("name", ["run", "check", "verify"])

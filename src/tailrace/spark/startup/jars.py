@@ -162,16 +162,17 @@ def _fetch(jars: list[Jar], work: Path, seconds: float) -> str:
     description = work / "ivy.xml"
     wanted = "".join(
         f'<dependency org="{jar.organisation}" name="{jar.module}" rev="{jar.revision}" transitive="false">'
-        f'<artifact name="{jar.module}" type="jar"/></dependency>'
+        f'<artifact name="{jar.module}" type="jar"{_variant(jar)}/></dependency>'
         for jar in jars
     )
     description.write_text(
-        '<ivy-module version="2.0"><info organisation="tailrace" module="jars"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="tailrace" module="jars"/>'
         f"<dependencies>{wanted}</dependencies></ivy-module>"
     )
     arguments = [
         *("-jar", str(_ivy()), "-ivy", str(description), "-cache", f"{work}/cache"),
-        *("-confs", "default", "-retrieve", f"{work}/[artifact]-[revision].[ext]"),
+        *("-confs", "default", "-retrieve", f"{work}/[artifact]-[revision](-[classifier]).[ext]"),
     ]
     # In a file, as others may list this host's processes. The directory is this user's alone.
     options = work / "options"
@@ -183,6 +184,10 @@ def _fetch(jars: list[Jar], work: Path, seconds: float) -> str:
         if trusted:
             printed = _run([str(java), f"@{options}", *trusted, *arguments], seconds)
     return next((line.strip() for line in printed.splitlines() if "not found" in line.lower()), "")
+
+
+def _variant(jar: Jar) -> str:
+    return f' m:classifier="{jar.classifier}"' if jar.classifier else ""
 
 
 def _quoted(option: str) -> str:
