@@ -12,9 +12,11 @@ import pymongo
 import pytest
 
 from tailrace.connectors.findings import Finding
+from tailrace.connectors.mongodb.server.connection import Address
 from tailrace.connectors.mongodb.setup.prerequisites import check, demand
 from tailrace.connectors.mongodb.values.shell_json import strict_json
 from tailrace.connectors.registry import parse
+from tests.chaos import proxy as chaos
 from tests.fix_mongodb import Mongo, MongoDatabase
 from tests.integration.mongodb.conftest import Make
 from tests.servers.mongo_proxy import Change, Failing, Proxy
@@ -138,6 +140,42 @@ def test_the_user_that_is_shown_reads_the_oplog(server: Secantus, make_capture: 
     assert len(capture.until(3)) == 3
     with login(server).client() as client, pytest.raises(pymongo.errors.OperationFailure):
         client.other.t.find_one()
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["change streams", "oplog"])
+def test_a_password_that_changes_is_asked_for_at_every_login(
+    server: Secantus, make_capture: Make, tmp_path: Path, old: bool
+) -> None:
+    guarded(server, [], {"createUser": "tailrace", "pwd": PASSWORD, "roles": ["root"]})
+    file = tmp_path / "password"
+    file.write_text(PASSWORD)
+    with chaos.Proxy(int(server.address.rpartition(":")[2])) as way:
+        uri = f"mongodb://127.0.0.1:{way.port}/?directConnection=true"
+        capture = make_capture(Mongo(uri, f"127.0.0.1:{way.port}", SET_NAME), old=old, **{
+            "database.include.list": "shop", "mongodb.user": "tailrace", "mongodb.password.command": f"cat {file}",
+            "retriable.restart.connector.wait.ms": "100",
+        })  # fmt: skip
+        assert len(capture.until(3)) == 3
+        for number, password in ((3, "the second"), (4, "the third")):
+            with login(server).client() if number == 3 else renamed(server, "the second") as client:
+                client.admin.command({"updateUser": "tailrace", "pwd": password})
+                client.shop.t.insert_one({"_id": number})
+            # every session has to log in again, and the program tells the new password only later
+            way.cut()
+            file.write_text(password)
+            assert [event["key"] for event in capture.until(1)] == [str(number)]
+    assert PASSWORD not in f"{Address.of(parse('mongodb', given(file)))!r}"
+
+
+def renamed(server: Secantus, password: str) -> pymongo.MongoClient[Any]:
+    return pymongo.MongoClient(f"mongodb://{server.address}/", username="tailrace", password=password)
+
+
+def given(file: Path) -> dict[str, str]:
+    return {
+        "mongodb.connection.string": "mongodb://h", "topic.prefix": "p", "mongodb.user": "u",
+        "mongodb.password.command": f"cat {file}",
+    }  # fmt: skip
 
 
 def test_an_administrator_is_warned_of(server: Secantus, tmp_path: Path) -> None:

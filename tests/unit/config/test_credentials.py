@@ -47,6 +47,17 @@ def test_a_program_is_asked_at_every_login(connector: str, tmp_path: Path) -> No
     assert found.option == "database.password.command"
 
 
+def test_mongodb_has_an_option_of_its_own() -> None:
+    given = {"mongodb.connection.string": "mongodb://h", "mongodb.user": "u", "topic.prefix": "p"}
+    found = Credential.of(parse("mongodb", given | {"mongodb.password.command": "echo one"}), "mongodb.")
+    assert (found.password(), found.option, found.is_fixed) == ("one", "mongodb.password.command", False)
+    with pytest.raises(ConfigError, match=r"mongodb\.password\.command and mongodb\.password both give"):
+        parse("mongodb", given | {"mongodb.password.command": "echo one", "mongodb.password": MARKER})
+    del given["mongodb.user"]
+    with pytest.raises(ConfigError, match=r"mongodb\.password\.command is given without mongodb\.user"):
+        parse("mongodb", given | {"mongodb.password.command": "echo one"})
+
+
 def test_no_shell_unless_it_is_asked_for() -> None:
     assert of(password_command="echo $HOME ; true").password() == "$HOME ; true"
     with_shell = of(password_command="printf '%s' one | tr o 0", password_command_shell="true")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tailrace.config import connect, connector, processors, relational, signals
+from tailrace.config import connect, connector, credentials, processors, relational, signals
 from tailrace.config.connector import NO_JVM, Options, formats
 from tailrace.config.option import Kind, Option, at_least, between, matching
 from tailrace.connectors.mongodb import rules
@@ -71,6 +71,7 @@ CONNECTION = (
            "1.x: find further servers of the replica set through mongodb.hosts; else use only the named one.", True),
     Option("mongodb.user", Kind.TEXT, "User that reads; unset: no login."),
     Option("mongodb.password", Kind.SECRET, "Password of the user; best given as ${env:NAME} or ${file:PATH:KEY}."),
+    *credentials.options("mongodb."),
     Option("mongodb.authsource", Kind.TEXT, "Database that authenticates the user.", "admin"),
     Option("mongodb.authentication.class", Kind.TEXT, "Java class that logs in.",
            "io.debezium.connector.mongodb.connection.DefaultMongoDbAuthProvider", unsupported=NO_JVM),
@@ -277,6 +278,7 @@ OPTIONS = Options(
         ("Snapshot", SNAPSHOT),
         ("Signals, incremental snapshots, notifications", SIGNALS),
         ("Batches and retries", FLOW),
+        ("Log that the server keeps", connector.KEPT_LOG),
         ("tailrace's own", OWN),
         ("Kafka Connect", KAFKA_CONNECT),
     ),

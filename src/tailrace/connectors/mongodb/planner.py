@@ -29,6 +29,7 @@ from tailrace.connectors.mongodb.server.faults import (
     explained_error,
     is_not_yet_committed,
     is_passing,
+    is_refused_login,
     patiently,
 )
 from tailrace.connectors.mongodb.server.routers import answers, for_cursors
@@ -84,6 +85,9 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
         self._client: MongoClient[Any] | None = None
         # the client that opens cursors, also for the reader's thread
         self._router: MongoClient[Any] | None = None
+        # a client's sessions have the password of its beginning: if that may change, the reader has its own client
+        self._asks_password = bool(config["mongodb.password.command"])
+        self._reader: MongoClient[Any] | None = None
         self._lock = self._runtime.condition()
         self._settings: MongoSettings | None = None
         self._server: str | None = None
@@ -117,7 +121,17 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
             self.incremental = Incremental(config, windows, self._runtime)
 
     def called(self, work: Callable[[], contracts.Result]) -> contracts.Result:
-        return explained(work)()
+        return explained(lambda: self._logged_in(work))()
+
+    def _logged_in(self, work: Callable[[], contracts.Result]) -> contracts.Result:
+        """Call, and once more with new clients if the server refuses a password that may have changed since."""
+        try:
+            return work()
+        except Exception as error:
+            if not self._asks_password or not is_refused_login(error):
+                raise
+            self._close_clients()
+            return work()
 
     # --- sessions ------------------------------------------------------------------------------------------------
 
@@ -136,6 +150,19 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
                 self._router.close()
             self._router = for_cursors(self.connect(), Address.of(self._config), self._outside.connect)
             return self._router
+
+    def _reading(self) -> MongoClient[Any]:
+        """Return the client by which the log is read from now on, with the present password."""
+        if not self._asks_password:
+            return self._cursors()
+        if self._reader is not None:
+            self._reader.close()
+        address = Address.of(self._config)
+        client = self._reader = self._outside.connect(address)
+        self._reader = for_cursors(client, address, self._outside.connect)
+        if self._reader is not client:
+            client.close()
+        return self._reader
 
     def _shape(self) -> MongoSettings:
         """Return the settings of events, with the name of the replica set."""
@@ -286,7 +313,7 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
         if self._streams:
             settings = StreamSettings.of(config, self._captured)
             return ChangeStreamFeed(
-                self._cursors, self._namespaces, settings, await_ms=await_ms, commands=self._commands
+                self._reading, self._namespaces, settings, await_ms=await_ms, commands=self._commands
             )
         whole = self._events.provide_transaction_metadata
         return OplogFeed(
@@ -296,6 +323,7 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
             majority=self._majority.is_seen(),
             whole=whole,
             commands=self._commands,
+            renewed=self._reading if self._asks_password else None,
         )
 
     def open(self, since: MongoOffset, until: MongoOffset | None, target: ChangePosition | None) -> MongoLogSession:
@@ -336,10 +364,16 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
     def close(self) -> None:
         if self.incremental is not None:
             self.incremental.close()
-        for client in (self._router, self._client):
-            if client is not None:
-                client.close()
-        self._router = self._client = None
+        self._close_clients()
+        if self._reader is not None:
+            self._reader.close()
+
+    def _close_clients(self) -> None:
+        with self._lock:
+            for client in (self._router, self._client):
+                if client is not None:
+                    client.close()
+            self._router = self._client = None
 
 
 def _import_reader() -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tailrace.config import credentials
 from tailrace.config.connector import ConfigDraft
 from tailrace.config.rows import is_typed
 from tailrace.connectors.mongodb.values.shell_json import strict_json
@@ -113,6 +114,9 @@ def _server(draft: ConfigDraft) -> Iterator[str]:
         yield "mongodb.connection.string must begin with mongodb:// or mongodb+srv://"
     if values["mongodb.password"] and not values["mongodb.user"]:
         yield "mongodb.password is given without mongodb.user"
+    if values["mongodb.password.command"] and not values["mongodb.user"]:
+        yield "mongodb.password.command is given without mongodb.user"
+    credentials.settle(draft, "mongodb.")
     if not values["mongodb.members.auto.discover"] and "," in (values["mongodb.hosts"] or ""):
         yield "mongodb.members.auto.discover = false needs one server in mongodb.hosts"
     secured = string.startswith("mongodb+srv://") or re.search(r"[?&;](?:tls|ssl)=true", string, re.IGNORECASE)

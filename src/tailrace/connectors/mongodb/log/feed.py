@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from tailrace.connectors.mongodb.log.indexed_run import ChangeArrays, IndexedRun
 from tailrace.connectors.mongodb.log.position import ChangePosition, Committed, Read
 from tailrace.connectors.mongodb.server.connection import retries
-from tailrace.connectors.mongodb.server.faults import explained_error, is_passing
-from tailrace.errors import SpoolFailed
+from tailrace.connectors.mongodb.server.faults import explained_error, is_passing, is_refused_login
+from tailrace.errors import ConnectionFailed, SpoolFailed
 from tailrace.log import contracts
 from tailrace.log.contracts import Setback
 
@@ -44,7 +44,8 @@ class ChangeSource(Protocol):
 class ReaderSettings:
     """The spool's limits in bytes, and the retries of a lost connection in a row (-1: for ever).
 
-    Pauses double from `first_delay` to `retry_delay` seconds.
+    Pauses double from `first_delay` to `retry_delay` seconds. `asks_password` is True if each login asks for its
+    password: one that is refused is tried again.
     """
 
     memory_limit: int = MEMORY_LIMIT
@@ -52,12 +53,14 @@ class ReaderSettings:
     max_retries: int = -1
     first_delay: float = 0.1
     retry_delay: float = 10.0
+    asks_password: bool = False
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> ReaderSettings:
         """Return the settings of a configuration."""
         given = config["max.queue.size.in.bytes"]
-        return cls(given or MEMORY_LIMIT, 0 if given else DISK_LIMIT, *retries(config))
+        asks = bool(config.get("mongodb.password.command"))
+        return cls(given or MEMORY_LIMIT, 0 if given else DISK_LIMIT, *retries(config), asks_password=asks)
 
 
 class MongoFeed(contracts.LogFeed[ChangePosition, Committed, ChangeArrays]):
@@ -113,7 +116,10 @@ class MongoFeed(contracts.LogFeed[ChangePosition, Committed, ChangeArrays]):
 
     def setback(self, error: BaseException) -> Setback:
         end = explained_error(error)
-        if not isinstance(error, Exception) or not (is_passing(error) or isinstance(error, SpoolFailed)):
+        # a program that gives no password may give one later
+        is_password = self.settings.asks_password and (is_refused_login(error) or isinstance(error, ConnectionFailed))
+        passes = is_passing(error) or is_password or isinstance(error, SpoolFailed)
+        if not isinstance(error, Exception) or not passes:
             return Setback.last(end)
         text = f"reading the log is interrupted ({type(error).__name__})"
         of = self.settings

@@ -9,7 +9,7 @@ than memory, so each entry becomes a run of its own unless the end of the transa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -51,9 +51,12 @@ class OplogFeed:
         majority: bool = True,
         whole: bool = False,
         commands: Commands | None = None,
+        renewed: Callable[[], MongoClient[Any]] | None = None,
     ) -> None:
+        """`renewed` returns the client from the next beginning on; None: `client` stays."""
         self._commands = commands
         self._client = client
+        self._renewed = renewed
         self._namespaces = namespaces
         self._batch_size = batch_size
         self._await_ms = await_ms
@@ -79,6 +82,8 @@ class OplogFeed:
     def open(self, position: ChangePosition) -> None:
         """Begin after `position`, with the next `read`."""
         self.close()
+        if self._renewed is not None:
+            self._client = self._renewed()
         self._reached = position
         self._counted = (0, 0)
         self._ended = self._tails = self._begins = False

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tailrace.config.credentials import Credential
 from tailrace.connectors import stores
 from tailrace.connectors.mongodb.rules import replica_set
 from tailrace.connectors.mongodb.server.faults import is_passing
@@ -49,6 +50,7 @@ class Store:
 class Address:
     """The parameters of a connection: picklable, holds the password. `options` are PyMongo's, by their names.
 
+    `credential` is asked for the password at each connection; None if the password is fixed, or there is none.
     The stores' files are read by the process that connects, so they must exist on workers as well as on the driver.
     """
 
@@ -56,6 +58,7 @@ class Address:
     options: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
     keys: Store | None = None
     authorities: Store | None = None
+    credential: Credential | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, config: Mapping[str, Any], *, soon: bool = False) -> Address:
@@ -64,12 +67,13 @@ class Address:
 
         With `soon` the default wait for a primary is connect.timeout.ms, as there is no election to wait for.
         """
-        uri = _uri(config)
+        uri, credential = _uri(config), Credential.of(config, "mongodb.")
         return cls(
             uri,
             tuple(_options(config, uri, soon=soon)),
             Store.of(config, "keystore"),
             Store.of(config, "truststore"),
+            None if credential.is_fixed else credential,
         )
 
 
@@ -140,9 +144,10 @@ def server_uuid(client: MongoClient[Any]) -> str:
 
 
 def connect(address: Address) -> MongoClient[Any]:
-    """Return a client, which connects at its first use.
+    """Return a client, which connects at its first use. All its sessions have the password of this moment.
 
-    Raises PrerequisiteError for faulty stores, ConfigError for options that PyMongo refuses.
+    Raises PrerequisiteError for faulty stores, ConfigError for options that PyMongo refuses, and what
+    `Credential.password` raises.
     """
     try:
         from pymongo import MongoClient
@@ -150,6 +155,8 @@ def connect(address: Address) -> MongoClient[Any]:
     except ImportError:
         raise PrerequisiteError("PyMongo is not installed.", pip_install("tailrace[mongodb]")) from None
     options = dict(address.options)
+    if address.credential is not None:
+        options["password"] = address.credential.password()
     if address.keys is not None:
         store = address.keys
         if store.kind == "PEM":

@@ -58,6 +58,13 @@ def is_passing(error: BaseException) -> bool:
     return False
 
 
+def is_refused_login(error: BaseException) -> bool:
+    """Return True if the server refuses user or password."""
+    from pymongo.errors import OperationFailure
+
+    return isinstance(error, OperationFailure) and error.code == _LOG_IN
+
+
 def explained_error(error: BaseException) -> TailraceError:
     """Return the error as a TailraceError, without parts of the server's text that may contain documents."""
     from pymongo.errors import OperationFailure, PyMongoError
@@ -82,7 +89,8 @@ def explained_error(error: BaseException) -> TailraceError:
             )
         if code == _LOG_IN:
             return ConnectionFailed(
-                "MongoDB refuses the login.", "Check mongodb.user, mongodb.password and authsource."
+                "MongoDB refuses the login.",
+                "Check mongodb.user, mongodb.password or mongodb.password.command, and mongodb.authsource.",
             )
         if code in _NOT_A_REPLICA_SET:
             return PrerequisiteError(
