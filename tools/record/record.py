@@ -38,6 +38,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=180, help="seconds that one case may take (default: 180)")
     parser.add_argument("--binaries", type=Path, help="PostgreSQL's bin directory (default: the system's newest)")
     parser.add_argument("--keep", type=Path, help="a directory that keeps Debezium's log and offsets, by case")
+    parser.add_argument("--counters", action="store_true", help="record only what Debezium's beans count (PostgreSQL)")
     given = parser.parse_args()
     failures = 0
     with ExitStack() as stack:
@@ -54,7 +55,9 @@ def main() -> int:
                         if postgres is None:
                             running = stack.enter_context(Server(given.binaries or system_binaries(), SERVER))
                             postgres = describe(running.dsn())
-                        count = record(case, postgres, full(given.version), given.limit, Path(folder))
+                        count = record(
+                            case, postgres, full(given.version), given.limit, Path(folder), only_counters=given.counters
+                        )
                     print(f"{case.name}: {count} records ({time.monotonic() - started:.1f} s)", flush=True)
                 except (Failed, psycopg.Error, pytds.Error) as error:
                     failures += 1

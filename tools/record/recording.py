@@ -20,14 +20,20 @@ from tests.servers.registry import Registry
 from tools.record.engine import Engine, Failed, GaveUp, build
 
 DATABASE = "golden"
+COUNTERS = "counters.json"
+"""The file of a case with the attributes of Debezium's beans, by the bean's context."""
 IDLE = 3.0
 """Seconds without a record after which a case is over, unless the case has its own number."""
 CONVERTERS = {"json": None, "cloudevents": "io.debezium.converters.CloudEventsConverter"}
 _IN_BASE64 = re.compile(rb'\{"bytes":"([A-Za-z0-9+/=]+)"\}')
 
 
-def record(case: Case, postgres: Postgres, version: str, limit: float, folder: Path) -> int:
+def record(
+    case: Case, postgres: Postgres, version: str, limit: float, folder: Path, *, only_counters: bool = False
+) -> int:
     """Record `case` with Debezium `version` into `expected.jsonl.gz`; return the number of records.
+
+    With `only_counters` the older recording stays, and COUNTERS gets what Debezium's beans show at the case's end.
 
     `folder` takes Debezium's log and offsets. An older recording is replaced only by a whole new one. Raises Failed
     when the engine gives up or `limit` seconds are over, psycopg.Error when the server refuses a statement.
@@ -41,6 +47,8 @@ def record(case: Case, postgres: Postgres, version: str, limit: float, folder: P
                     script.execute(session, item)
         with Registry() as registry:
             options = _options(case, postgres, folder, registry)
+            if only_counters:
+                options["recorder.counters"] = str(folder / COUNTERS)
             engine = Engine(classpath, options, folder, case.knobs.get("timezone", "UTC"), beats(case), limit)
             try:
                 _run(case, postgres, engine)
@@ -52,7 +60,7 @@ def record(case: Case, postgres: Postgres, version: str, limit: float, folder: P
                     raise
             finally:
                 engine.kill()
-            return store(case, engine, registry)
+            return keep_counters(case, engine, folder) if only_counters else store(case, engine, registry)
     finally:
         drop(postgres, DATABASE)
 
@@ -147,6 +155,13 @@ def store(case: Case, engine: Engine, registry: Registry | None = None) -> int:
     if case.knobs.get("offsets") == "true":
         _write(case.path / "expected-offsets.jsonl.gz", engine.offsets.read_bytes())
     return text.count(b"\n")
+
+
+def keep_counters(case: Case, engine: Engine, folder: Path) -> int:
+    """Write what the beans showed beside the case; return the number of records."""
+    found = json.loads((folder / COUNTERS).read_text(encoding="utf-8"))
+    (case.path / COUNTERS).write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    return engine.count()
 
 
 def _opened(found: re.Match[bytes], subjects: Mapping[int, str]) -> bytes:

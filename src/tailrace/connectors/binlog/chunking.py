@@ -60,6 +60,11 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         self._chunks = self._make()
         self.notifications = TableNotifications(config, runtime, lambda: self._chunks.failing)
 
+    @property
+    def holds_global_lock(self) -> bool:
+        """True while a snapshot keeps everybody from writing to any table. Called by any thread."""
+        return self._chunks.holds_global_lock
+
     def begin_anew(self) -> None:
         """Forget the running snapshot's sessions, as after a crash."""
         self._chunks.close()
@@ -98,6 +103,10 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
     def _choose(self, tables: Sequence[Collection]) -> None:
         """Let snapshots read `tables`, each by its filter (a statement) if it has one; empty: as the options say."""
         self._chunks.choose({str(one): one.filter for one in tables} if tables else None)
+
+    @property
+    def table_count(self) -> int:
+        return self._chunks.table_count
 
     def count(self) -> Mapping[tuple[str, str], int]:
         return self._chunks.count()

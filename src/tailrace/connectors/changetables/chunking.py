@@ -56,6 +56,10 @@ class ChunkedSnapshots(contracts.Snapshots[TablesOffset]):
         self._planned = snapshot.tables
         return replace(since, snapshot=snapshot)
 
+    @property
+    def table_count(self) -> int:
+        return len(self._planned)
+
     def count(self) -> Mapping[TableId, int]:
         return {table: self._tables.database(table).session.row_count(table) for table in self._planned}
 

@@ -114,6 +114,10 @@ class MongoSnapshots(contracts.Snapshots[MongoOffset]):
         """Return the position that records of a snapshot show unless the snapshot begins a query."""
         return ChangePosition(operation_time(self._connect())) if self._reads_streams else self._majority.newest()
 
+    @property
+    def table_count(self) -> int:
+        return len(self._names)
+
     def count(self) -> Mapping[Namespace, int]:
         client = self._connect()
         return {name: client[name[0]][name[1]].count_documents({}) for name in self._names}

@@ -140,6 +140,10 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         """Let snapshots read `tables`, each by its filter (a statement) if it has one; empty: as the options say."""
         self._chunks.choose({str(one): one.filter for one in tables} if tables else None)
 
+    @property
+    def table_count(self) -> int:
+        return self._chunks.table_count
+
     def count(self) -> Mapping[tuple[str, str], int]:
         return self._chunks.count()
 

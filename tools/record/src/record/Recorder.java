@@ -44,7 +44,8 @@ import com.fasterxml.jackson.databind.ObjectMapper;
  * `recorder.format=connect`, which takes the classes of `key.converter`, `value.converter` and `header.converter`, as
  * a Kafka Connect worker does, and writes what is no JSON as Base64; `recorder.places=true`, which writes the records'
  * partitions and timestamps; `recorder.counts=true`, which converts records as ever and then writes only an empty line
- * for each, flushed some twenty times a second: its time is the engine's own. As in the engine, `converter.*` configures all converters, `key.converter.*`, `value.converter.*` and `header.converter.*` one.
+ * for each, flushed some twenty times a second: its time is the engine's own; `recorder.counters`, a file that gets what
+ * Debezium's beans show when the standard input ends. As in the engine, `converter.*` configures all converters, `key.converter.*`, `value.converter.*` and `header.converter.*` one.
  */
 public final class Recorder {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -130,6 +131,10 @@ public final class Recorder {
         watcher.start();
         while (System.in.read() >= 0) {
             // Nothing is said on the standard input: only its end counts.
+        }
+        String counters = properties.getProperty("recorder.counters");
+        if (counters != null) {
+            Files.writeString(Path.of(counters), JSON.writeValueAsString(Beans.read()));
         }
         engine.close();
         watcher.join(60_000);

@@ -372,6 +372,11 @@ class TableSnapshots:
         """Return the tables of the running snapshot, also those without rows, as their reads show them."""
         return [self._shown(name) for name in self._planned]
 
+    @property
+    def table_count(self) -> int:
+        """The number of planned tables."""
+        return len(self._planned)
+
     def count(self) -> dict[tuple[str, str], int]:
         """Count the rows of each planned table at the point, in the order of reading; this reads all rows."""
         found = {}
@@ -388,6 +393,12 @@ class TableSnapshots:
     def _taking_turn(self) -> Any:
         assert self._relay is not None
         return self._relay.borrowed()
+
+    @property
+    def holds_global_lock(self) -> bool:
+        """True while the snapshot keeps everybody from writing to any table. Called by any thread."""
+        held = self._held
+        return held is not None and held.is_global
 
     @property
     def is_reading(self) -> bool:

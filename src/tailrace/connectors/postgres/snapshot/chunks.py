@@ -326,6 +326,11 @@ class TableSnapshots:
         """Return the tables of the running snapshot, also those without rows, as their reads show them."""
         return [self._table(name) for name in self._planned]
 
+    @property
+    def table_count(self) -> int:
+        """The number of planned tables."""
+        return len(self._planned)
+
     def count(self) -> dict[tuple[str, str], int]:
         """Count the rows of each planned table in the snapshot, in the order of reading; this reads all rows."""
         found = {}
