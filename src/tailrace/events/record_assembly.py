@@ -168,6 +168,7 @@ def _numbered_rows(
     plan = table_plan(batch.table, settings, form)
     warn_of_unknown(plan, batch)
     TALLY.count_batch(batch)
+    TALLY.count_bytes(str(batch.table.id), sum(int(bounds[-1] - bounds[0]) for bounds in _bounds(batch)))
     if settings.blocks:
         yield from block_rows(batch, plan, key_changes(batch, TablePlans.one(plan)), settings, form)
         return
@@ -211,7 +212,10 @@ def rows_of_tables(
                 found.append(rows)
     except (Unconvertible, ExceedsArrow, RefusedChange, ConversionError):
         return None
-    TALLY.count_tables([str(plan.table) for plan in tables.plans], tables.of, batch.op)
+    sizes = np.zeros(len(batch) + 1, np.int64)
+    for bounds in _bounds(batch):
+        sizes += bounds
+    TALLY.count_tables([str(plan.table) for plan in tables.plans], tables.of, batch.op, np.diff(sizes))
     TALLY.count_times(batch)
     return found
 
@@ -398,12 +402,21 @@ def warn_of_unknown(plan: TablePlan, batch: ChangeBatch) -> None:
         warn(batch, str(plan.table), column, "unknown", " ".join(left_out(plan.table, column, kind)))
 
 
+def _columns(batch: ChangeBatch) -> list[pa.Array]:
+    return [column for image in (batch.before, batch.after) if image is not None for column in image.columns]
+
+
+def _bounds(batch: ChangeBatch) -> Iterator[Int32s]:
+    """Yield for each column of texts the places at which its texts begin, and at last where they end."""
+    return (text_buffers(column)[1] for column in _columns(batch) if len(column))
+
+
 def _text_sizes(batch: ChangeBatch, most: int) -> npt.NDArray[np.int64] | None:
     """Return, for each change, the bytes of all texts before it, and at the end their total.
 
     None if no change exceeds `most` (0: no limit) and all together fit in one block.
     """
-    columns = [column for image in (batch.before, batch.after) if image is not None for column in image.columns]
+    columns = _columns(batch)
     if sum(column.get_total_buffer_size() for column in columns) <= min(_MAX_TEXT, most or _MAX_TEXT):
         return None
     size = np.zeros(len(batch) + 1, np.int64)

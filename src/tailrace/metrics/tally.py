@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,8 @@ _KINDS = len(OPS)
 _PLACES = np.zeros(256, np.int64)
 _PLACES[[ord(op) for op in OPS[:-1]]] = range(_KINDS - 1)
 
-_BY_TABLE = ("quarantined", "reselected", "unavailable")
+_SUMS = ("reselected", "unavailable", "sizes")
+_BY_TABLE = ("quarantined", *_SUMS)
 
 
 class Tally:
@@ -34,8 +36,8 @@ class Tally:
 
     `events` has the number of changes of each table by kind, in the order of OPS. `quarantined` has the number of
     quarantined changes of each table by reason, `reselected` the number of values read again, `unavailable` the number
-    of values that the log did not carry. `bytes` counts bytes of records. `oldest_us` and `newest_us` are times of
-    commits, in µs since 1970; 0 without changes.
+    of values that the log did not carry, `sizes` the bytes of those that it did. `bytes` counts bytes of records.
+    `oldest_us` and `newest_us` are times of commits, in µs since 1970; 0 without changes.
     """
 
     def __init__(self) -> None:
@@ -47,6 +49,7 @@ class Tally:
         self.quarantined: dict[str, dict[str, int]] = {}
         self.reselected: dict[str, int] = {}
         self.unavailable: dict[str, int] = {}
+        self.sizes: dict[str, int] = {}
         self.bytes = 0
         self.oldest_us = 0
         self.newest_us = 0
@@ -57,11 +60,24 @@ class Tally:
         found[-1] += superseded
         self._add(self.events, table, found)
 
-    def count_tables(self, tables: Sequence[str], of: npt.NDArray[np.int32], op: npt.NDArray[np.uint8]) -> None:
-        """Count changes of several tables: change i is of `tables[of[i]]`."""
+    def count_tables(
+        self,
+        tables: Sequence[str],
+        of: npt.NDArray[np.int32],
+        op: npt.NDArray[np.uint8],
+        sizes: npt.NDArray[np.int64],
+    ) -> None:
+        """Count changes of several tables: change i is of `tables[of[i]]`, and its values have `sizes[i]` bytes."""
+        sums = np.bincount(of, weights=sizes, minlength=len(tables))
+        for table, size in zip(tables, sums.tolist(), strict=True):
+            self.count_bytes(table, int(size))
         found = np.bincount(of.astype(np.int64) * _KINDS + _PLACES[op], minlength=len(tables) * _KINDS)
         for table, counts in zip(tables, found.reshape(-1, _KINDS).tolist(), strict=True):
             self._add(self.events, table, counts)
+
+    def count_bytes(self, table: str, size: int) -> None:
+        """Count bytes of values of a table."""
+        self._one(self.sizes, table, size)
 
     def count_batch(self, batch: ChangeBatch) -> None:
         """Count the changes of a batch of one table, and what else the batch says about them."""
@@ -99,7 +115,7 @@ class Tally:
             own = self.quarantined.setdefault(self._known(self.quarantined, table), {})
             for kind, count in kinds.items():
                 own[kind] = own.get(kind, 0) + count
-        for name in ("reselected", "unavailable"):
+        for name in _SUMS:
             for table, count in found[name].items():
                 self._one(getattr(self, name), table, count)
         self.bytes += found["bytes"]
@@ -131,6 +147,16 @@ class Tally:
 
 def _unavailable(image: Image) -> int:
     return sum(int(np.count_nonzero(flags)) for flags in image.unavailable if flags is not None)
+
+
+@dataclass(slots=True)
+class SinkCounts:
+    """What the single writer of a sink has met since the start: waits for another try, and records that the destination
+    refuses. Driver."""
+
+    sink: str
+    retries: int = 0
+    refused: int = 0
 
 
 TALLY = Tally()

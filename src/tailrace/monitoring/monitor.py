@@ -21,6 +21,7 @@ from tailrace.connectors.registry import find
 from tailrace.connectors.source_status import Describe
 from tailrace.errors import ConfigError, TailraceError
 from tailrace.log.notification_http import HttpChannel
+from tailrace.metrics.tally import SinkCounts
 from tailrace.monitoring.failures import cause
 from tailrace.monitoring.health import Health
 from tailrace.monitoring.lineage import PREFIX, Lineage, Written
@@ -44,13 +45,15 @@ _log = logging.getLogger("tailrace")
 class Monitor:
     """Observes the pipeline of a configuration. As a context manager it shows the pipeline, and at last why it ended.
 
-    `written` names the datasets of the sink for lineage. The constructor opens the port of the HTTP server, if there is
+    `written` names the datasets of the sink for lineage, `sink` has its counts if it has some. The
+    constructor opens the port of the HTTP server, if there is
     one. It raises ConfigError if that fails.
     """
 
-    def __init__(self, run: RunConfig, written: Written = lambda *_: None) -> None:
+    def __init__(self, run: RunConfig, written: Written = lambda *_: None, sink: SinkCounts | None = None) -> None:
         source = run.source
-        self.observation = Observation(described, PipelineNames(run.name, source.logical_name, source.connector))
+        names = PipelineNames(run.name, source.logical_name, source.connector)
+        self.observation = Observation(described, names, sink=sink)
         self._health = Health(self.observation, source["health.live.timeout.ms"] / 1000)
         self._file = None if run.checkpoint is None else StatusFile(run.checkpoint, self.observation)
         self._closing: list[Callable[[], None]] = []

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import SinkError
+from tailrace.metrics.tally import SinkCounts
 from tailrace.process import disk
 from tailrace.sinks.base import Settings, Sink
 from tailrace.sinks.interruption import STOPPED, Interrupted, briefly
@@ -52,6 +53,7 @@ class OneWriter(Sink):
     def __init__(self, settings: Settings, size: int) -> None:
         self._size = size
         self._letters = DeadLetters(settings)
+        self.counts = SinkCounts(self.name)
         self._query: StreamingQuery | None = None
         self._running = threading.Event()
         self._number = 0
@@ -100,6 +102,8 @@ class OneWriter(Sink):
 
     def wait(self, seconds: float) -> None:
         """Sleep before the next try. Raises Interrupted as soon as the query is being stopped."""
+        assert self.counts is not None
+        self.counts.retries += 1
         end = time.monotonic() + seconds
         while True:
             if self._query is not None and not self._query.isActive:
@@ -114,6 +118,8 @@ class OneWriter(Sink):
 
         `remedy` is told besides the remedies that hold for every record.
         """
+        assert self.counts is not None
+        self.counts.refused += 1
         if not self._letters:
             raise SinkError(
                 f"The sink {self.name} refuses a record of the topic {record['topic']} at position "

@@ -130,6 +130,7 @@ def test_changes_are_counted_by_table_and_kind(database: Database) -> None:
         assert query.value("debezium_metrics_Connected", **streaming) == 1
         assert query.value("tailrace_end_to_end_seconds_count") >= 1
         assert query.value("tailrace_delivered_bytes_total") > 1000
+        assert query.value("tailrace_table_bytes_total", table="public.a") > 0
 
 
 def test_a_task_that_is_read_again_counts_once(database: Database) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import tempfile
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -34,10 +35,13 @@ def test_changes_are_counted_by_table_and_kind() -> None:
 def test_changes_of_several_tables_are_counted_as_those_of_each() -> None:
     together, apart = Tally(), Tally()
     of, op = np.array([0, 1, 1, 0, 2], np.int32), _ops("cudcc")
-    together.count_tables(["a", "b", "c"], of, op)
+    together.count_tables(["a", "b", "c"], of, op, np.array([1, 2, 4, 8, 16]))
     for number, table in enumerate("abc"):
         apart.count(table, op[of == number])
     assert together.events == apart.events
+    assert together.sizes == {"a": 9, "b": 6, "c": 16}
+    apart.merge(together.to_json())
+    assert apart.sizes == together.sizes
 
 
 def test_a_tally_of_more_tables_than_the_limit_does_not_grow() -> None:
@@ -161,3 +165,23 @@ def test_a_histogram_counts_a_duration_in_the_bucket_that_holds_it() -> None:
     assert found.counts[BOUNDS_S.index(0.25)] == 1
     assert found.counts[-1] == 1
     assert sum(found.counts) == 4
+
+
+def test_ten_thousand_tables_take_the_same_memory_after_many_batches() -> None:
+    tables = [f"schema.table_{number}" for number in range(10_000)]
+    batch, total = Tally(), Tally()
+    of, op = np.arange(len(tables), dtype=np.int32), np.full(len(tables), ord("u"), np.uint8)
+    batch.count_tables(tables, of, op, np.full(len(tables), 1000))
+    report = batch.to_json()
+    total.merge(report)
+    tracemalloc.start()
+    try:
+        total.merge(report)
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(20):
+            total.merge(report)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert total.events[tables[-1]][1] == 22
+    assert after - before < 100_000

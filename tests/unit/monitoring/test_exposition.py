@@ -10,8 +10,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from tailrace.connectors.source_status import SourceStatus, TableProgress
+from tailrace.metrics.tally import SinkCounts
 from tailrace.monitoring.exposition import exposed
 from tailrace.monitoring.families import families
+from tailrace.monitoring.monitor import described
 from tailrace.monitoring.observation import Observation, PipelineNames
 from tests.unit.monitoring.planner_file import NOW, Clock, observation, progress, slot, written
 
@@ -100,6 +102,13 @@ def test_a_slot_without_limit_shows_none(tmp_path: Path) -> None:
     assert found["tailrace_slot_wal_status lost old"] == 1
     assert found["tailrace_slot_wal_status reserved old"] == 0
     assert found["tailrace_slot_invalidated old"] == 1
+
+
+def test_a_sink_with_one_writer_has_counts() -> None:
+    found = Observation(described, PipelineNames("shop"), sink=SinkCounts("http", 3, 1))
+    values = {name.partition(" ")[0]: value for name, value in samples(found).items()}
+    assert (values["tailrace_sink_retries_total"], values["tailrace_sink_refused_total"]) == (3, 1)
+    assert "tailrace_sink_retries_total" not in " ".join(samples(Observation(described)))
 
 
 def test_tags_of_the_configuration_are_labels_of_every_sample(tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ class Query:
 class Stream:
     """The parts of a frame and its writer that a sink calls."""
 
+    sink: OneWriter
+
     def __init__(self) -> None:
         self.columns: tuple[str, ...] = ()
         self.query = Query()
@@ -104,6 +106,7 @@ class Stream:
 def started(sink: OneWriter, checkpoint: Path) -> Stream:
     """Return a started stream into `sink`."""
     stream = Stream()
+    stream.sink = sink
     sink.start(cast(Any, stream), checkpoint, {"availableNow": True})
     return stream
 

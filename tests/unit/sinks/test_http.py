@@ -19,6 +19,7 @@ import pytest
 
 from tailrace import sinks
 from tailrace.errors import ConnectionFailed, DiskFailed, SinkError
+from tailrace.metrics.tally import SinkCounts
 from tailrace.sinks.authentication import Jwt, OAuth2
 from tailrace.sinks.base import Settings
 from tailrace.sinks.http import HttpSink
@@ -88,7 +89,9 @@ def test_a_request_is_tried_again_in_its_place(
     server.answers = one_by_one(503, 0, 429, 404)
     rows = [row("t", 1), row("t", 2)]
     with caplog.at_level(logging.WARNING, "tailrace"):
-        stream_to(server, tmp_path).batch(rows)
+        stream = stream_to(server, tmp_path)
+        stream.batch(rows)
+    assert stream.sink.counts == SinkCounts("http", 3, 0)
     assert server.bodies == [rows[0]["value"]] * 5 + [rows[1]["value"]]
     assert "status 503; try 1 of 5 follows" in caplog.text
     assert server.url in caplog.text
@@ -178,6 +181,7 @@ def test_a_refused_record_ends_the_batch_or_is_put_aside(
         }
     ]
     assert f"batch 7: 1 records were refused and are in {letters}" in caplog.text
+    assert stream.sink.counts == SinkCounts("http", 0, 1)
 
 
 def test_a_dead_letter_file_that_cannot_be_written(server: WebServer, tmp_path: Path) -> None:

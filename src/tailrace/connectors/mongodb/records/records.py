@@ -42,6 +42,7 @@ def to_rows(segment: Segment, settings: MongoSettings) -> Iterator[pa.RecordBatc
 def numbered_rows(segment: Segment, settings: MongoSettings) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
     """Yield what `to_rows` yields, and for each record the index of its change in `segment`."""
     TALLY.count(".".join(segment.namespace), segment.op)
+    TALLY.count_bytes(".".join(segment.namespace), int(segment.sizes().sum()))
     if len(segment) and segment.kind != READ:
         # a position's upper half is its second
         TALLY.note_times(*((int(segment.time[at]) >> 32) * 1_000_000 for at in (0, -1)))
