@@ -1,15 +1,19 @@
-"""The command `tailrace slots`: what keeps the database's log, and the drop of a slot that nobody needs. Driver."""
+"""The command `tailrace slots`: what keeps the database's log, for how long, and the drop of an unused slot. Driver."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
+import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tailrace.errors import ConfigError, PrerequisiteError
+from tailrace.errors import ConfigError, PrerequisiteError, TailraceError
 
 if TYPE_CHECKING:
     from tailrace.config.files import RunConfig
+    from tailrace.connectors.findings import Finding
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,10 +36,13 @@ def run(pipeline: RunConfig, arguments: argparse.Namespace) -> int:
     descriptor = find(pipeline.source.connector)
     part = descriptor.load_slots()
     if part is None:
-        raise ConfigError(
-            f"{descriptor.title} has no replication slots.",
-            "tailrace check FILE says how long it keeps its log, and whether that reaches the checkpoint.",
-        )
+        if arguments.drop:
+            raise ConfigError(
+                f"{descriptor.title} has no replication slots.", "Leave --drop out, to see how long it keeps its log."
+            )
+        counted, _ = migrate.show(_kept(pipeline))
+        print(counted)
+        return 0
     # a checkpoint elsewhere is not looked at, and counts as one that needs its slot
     folder = pipeline.checkpoint
     has_checkpoint = folder is None or (folder / "offsets").is_dir()
@@ -51,6 +58,53 @@ def run(pipeline: RunConfig, arguments: argparse.Namespace) -> int:
     part.drop(pipeline.source, name)
     print(f"The slot {name} was dropped.")
     return 0
+
+
+def _kept(pipeline: RunConfig) -> Iterator[Finding]:
+    """Yield how long the server keeps its log, and how far the pipeline is behind."""
+    from tailrace.connectors.findings import Finding
+    from tailrace.connectors.registry import find
+    from tailrace.log.retention import duration, told
+
+    descriptor = find(pipeline.source.connector)
+    retaining = descriptor.load_retention()
+    if retaining is None:
+        raise ConfigError(f"{descriptor.title} does not tell how long it keeps its log.", "Ask its operators.")
+    found, now = retaining(pipeline.source), time.time()
+    if found.oldest_s is not None:
+        yield Finding("ok", "oldest", f"The oldest change in the log is {duration(now - found.oldest_s)} old.")
+    if found.lasts_s is None:
+        yield Finding("ok", "kept", "The log is kept until somebody removes it, or the server does not tell how long.")
+    else:
+        yield Finding("ok", "kept", f"A change that is written now is kept for {duration(found.lasts_s)}.")
+    behind_s = _behind(pipeline, now)
+    if behind_s is None:
+        yield Finding("ok", "behind", "How far the pipeline is behind is not known: no run has told it yet.")
+        return
+    behind = dataclasses.replace(found, behind_s=behind_s)
+    if behind.percent is None:
+        yield Finding("ok", "behind", f"The pipeline is {duration(behind_s)} behind.")
+        return
+    text, warned = told(behind), pipeline.source["log.warn.percent"]
+    is_near = bool(warned) and behind.percent >= warned
+    yield Finding(
+        "warning" if is_near else "ok", "behind", f"{text[0].upper()}{text[1:]}.",
+        f"Start the pipeline, or let it catch up; raise {found.setting}." if is_near else "",
+    )  # fmt: skip
+
+
+def _behind(pipeline: RunConfig, now: float) -> float | None:
+    """Return the seconds that the pipeline is behind: those that its latest run has told, and those since then."""
+    from tailrace.monitoring.status_file import last_state
+
+    if pipeline.checkpoint is None:
+        return None
+    try:
+        state = last_state(pipeline.checkpoint, is_running=True)
+    except TailraceError:
+        return None
+    told_s: float | None = state["log"].get("behind_s")
+    return None if told_s is None else told_s + max(now - state["at_s"], 0.0)
 
 
 def _answer(name: str) -> str:

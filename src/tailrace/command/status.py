@@ -76,6 +76,9 @@ def lines(state: dict[str, Any]) -> Iterator[str]:
         yield f"  {word} by a command: {', '.join(names)}"
     for slot in state["slots"]:
         yield f"  slot {_slot(slot)}"
+    if state["log"].get("percent") is not None:
+        kept, behind = state["log"]["lasting_s"] or state["log"]["kept_s"], state["log"]["behind_s"]
+        yield f"  log kept for {duration(kept)} · {duration(behind)} behind, {state['log']['percent']:.0f} % of it"
     for table in state["tables"][:SHOWN]:
         events = " ".join(f"{op} {count:,}" for op, count in table["events"].items() if count)
         aside = f" · {table['quarantined']:,} quarantined" if table["quarantined"] else ""

@@ -242,6 +242,19 @@ SPOOLED = (
 )  # fmt: skip
 """FLOW for connectors with a spool."""
 
+KEPT_LOG = (
+    Option("log.warn.percent", Kind.INTEGER,
+           "Part of the time for which the server keeps its log: from this lag on a warning says how much is left; 0: "
+           "none. The server is asked every metrics.interval.ms.", 50, check=between(0, 100)),
+    Option("log.pause.percent", Kind.INTEGER,
+           "Part of that time from which on incremental snapshots wait, until the lag is 5 percent below it; 0: they "
+           "never do.", 80, check=between(0, 100)),
+    Option("log.stop.percent", Kind.INTEGER,
+           "Part of that time at which the pipeline ends with an error that names the next steps, unless it catches "
+           "up; 0: it never does.", 0, check=between(0, 100)),
+)  # fmt: skip
+"""Options of connectors whose server keeps its log for a time, whether or not it was read."""
+
 OWN = (
     Option("tailrace.unknown.options", Kind.TEXT,
            "Response to an unknown option: an error, or a warning, for the time of a migration.", "error",

@@ -44,7 +44,9 @@ class ReaderState:
 
     `is_connected` is True while a session to the database stands. `setbacks` has the number of lost sessions by the
     kind of `Setback`. `read_bytes` counts the bytes of log read since the start, `held_bytes` those that wait for
-    Spark; `limit_bytes` is their limit, 0 without one.
+    Spark; `limit_bytes` is their limit, 0 without one. `attributes` has numbers that only this connector's beans have
+    in Debezium: by the bean's context, and the attribute's name. `snapshot_tables` are the tables of the latest
+    snapshot that was begun since the start; 0 if there was none, or their number is not known.
     """
 
     is_connected: bool = False
@@ -52,6 +54,8 @@ class ReaderState:
     read_bytes: int = 0
     held_bytes: int = 0
     limit_bytes: int = 0
+    attributes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    snapshot_tables: int = 0
 
 
 class Planner(Protocol):
@@ -92,6 +96,11 @@ class Planner(Protocol):
     def retention(self) -> LogRetention | None:
         """Return what the planner has last seen of the server's log; None if it does not look. Called by any thread; no
         I/O, never fails."""
+        ...
+
+    def heed(self, found: LogRetention) -> LogRetention:
+        """Return what the server was found to keep, with the level of the pipeline, which acts on it from now on.
+        Called by any thread; no I/O, never fails."""
         ...
 
     def close(self) -> None:
@@ -544,6 +553,11 @@ class Snapshots(ABC, Generic[O]):
         None if the log must be read further first. Raises ConfigError if the tables cannot be read; the engine then
         gives the snapshot up, and the query goes on.
         """
+
+    @property
+    def table_count(self) -> int:
+        """The number of tables of the latest planned snapshot, empty ones too; 0 if unknown."""
+        return 0
 
     @abstractmethod
     def count(self) -> Mapping[Any, int]:

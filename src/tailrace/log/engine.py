@@ -16,7 +16,7 @@ from tailrace.errors import ConfigError
 from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Limits, O, Offset, OpenLog, P, ReaderState, Source, T, Task
 from tailrace.log.control_tasks import HeartbeatTask, NotificationTask
-from tailrace.log.retention import LogRetention
+from tailrace.log.retention import LogMargin, LogRetention
 from tailrace.log.timing import DispatchInterval, Heartbeats, StreamingDelay
 from tailrace.process.runtime import Runtime
 from tailrace.snapshot.incremental import Notification
@@ -115,10 +115,13 @@ class LogEngine(Generic[O, P, T]):
         self._notifications = source.snapshots.notifications
         self._mode = snapshot_mode(config)
         self._target: T | None = None
+        self._snapshot_tables = 0
         self._log: OpenLog[O, P, T] | None = None
         self._heartbeats = Heartbeats(config["heartbeat.interval.ms"], runtime, source.beat)
         self._delay = StreamingDelay(config, runtime)
         self._dispatch = DispatchInterval(config, runtime)
+        # a connector with slots watches its slot instead
+        self._margin = LogMargin(config, runtime) if config.get("log.warn.percent") is not None else None
         self._memory = _Memory(runtime.monotonic(), runtime.monotonic())
         self._read: list[tuple[Offset, O]] = []
         self._undo = Undo(
@@ -150,10 +153,14 @@ class LogEngine(Generic[O, P, T]):
     def reading(self) -> ReaderState:
         log = self._log
         # before the log a snapshot is read, by a session of the source
-        return ReaderState(is_connected=self._memory.begun) if log is None else log.reading()
+        found = ReaderState(is_connected=self._memory.begun) if log is None else log.reading()
+        return replace(found, snapshot_tables=self._snapshot_tables)
 
     def retention(self) -> LogRetention | None:
         return self._source.retention()
+
+    def heed(self, found: LogRetention) -> LogRetention:
+        return found if self._margin is None else self._margin.heed(found)
 
     def close(self) -> None:
         self._close_log()
@@ -175,6 +182,9 @@ class LogEngine(Generic[O, P, T]):
         return offset
 
     def _called(self, work: Callable[[], Result]) -> Result:
+        if self._margin is not None:
+            self._margin.demand()
+
         def wholly() -> Result:
             with self._unless_failed():
                 return work()
@@ -231,6 +241,8 @@ class LogEngine(Generic[O, P, T]):
 
     def _next_of_log(self, opened: OpenLog[O, P, T], since: O, limits: Limits) -> O:
         """Return the end of the next batch of the open log."""
+        for notification in () if self._margin is None else self._margin.news():
+            self._notifications.add(notification)
         progress = past = replace(since.progress, notifications=(), reading=())
         windows = opened.windows
         if windows is None:
@@ -271,7 +283,8 @@ class LogEngine(Generic[O, P, T]):
 
         `past` is the progress of the previous batch without what is over; `begun` is the progress that follows it.
         """
-        found = opened.window_end(begun, start, limits, self._target)
+        is_held = self._margin is not None and self._margin.holds_back
+        found = None if is_held else opened.window_end(begun, start, limits, self._target)
         if found is None and begun != past:
             # the window of the last batch is closed, and the offset should say so soon
             found = opened.plan(start, limits, self._target)
@@ -413,6 +426,7 @@ class LogEngine(Generic[O, P, T]):
         return self._first_chunks(replace(begun, progress=progress), limits)
 
     def _first_chunks(self, begun: O, limits: Limits) -> O:
+        self._snapshot_tables = self._snapshots.table_count
         self._notifications.started(self._snapshots.count() if self._notifications.are_wanted else {})
         return self._next_chunks(begun, limits, everything=False)
 

@@ -100,6 +100,8 @@ def _compatible(numbers: _Numbers) -> Iterator[MetricFamily]:
     contexts = {"streaming": _streaming(numbers), "snapshot": _snapshot(numbers)}
     for context in numbers.measures.get("disconnects", ()):
         contexts[context]["NumberOfDisconnects"] = sum(numbers.measures["reading"]["setbacks"].values())
+    for context, attributes in numbers.measures["reading"].get("attributes", {}).items():
+        contexts[context] |= attributes
     merged: dict[str, list[tuple[Labels, float | Buckets]]] = {}
     for context, attributes in contexts.items():
         labels = numbers.compatible(context)
@@ -151,13 +153,15 @@ def _streaming(numbers: _Numbers) -> dict[str, float]:
 
 def _snapshot(numbers: _Numbers) -> dict[str, float]:
     watch, rows = numbers.observation.snapshot, numbers.total(["r"])
-    is_done = not watch.is_running and (bool(watch.ended_s) or rows > 0)
+    # a short snapshot begins and ends between two looks, and one of empty tables has no rows
+    tables = numbers.measures["reading"].get("snapshot_tables", 0)
+    is_done = not watch.is_running and (bool(watch.ended_s) or rows > 0 or tables > 0)
     return {
         "TotalNumberOfEventsSeen": rows,
         **{f"TotalNumberOf{kind}EventsSeen": 0 for kind in ("Create", "Update", "Delete")},
         "NumberOfEventsSkipped": 0,
         "NumberOfErroneousEvents": 0,
-        "TotalTableCount": watch.total,
+        "TotalTableCount": max(watch.total, tables),
         "RemainingTableCount": watch.remaining if watch.is_running else 0,
         "SnapshotRunning": watch.is_running and not watch.is_paused,
         "SnapshotPaused": watch.is_paused,
@@ -182,6 +186,9 @@ _HELP = {
     "NumberOfEventsSkipped": "Changes that were left out.",
     "Connected": "1 while the database is connected.",
     "NumberOfDisconnects": "Lost sessions.",
+    "BinlogPosition": "Bytes of the present log file that were read.",
+    "IsGtidModeEnabled": "1 if transactions have GTIDs.",
+    "HoldingGlobalLock": "1 while a snapshot keeps everybody from writing: snapshot.locking.mode=extended.",
     "RowsScanned": "Rows that snapshots have read.",
     "TableChunkCounts": "Chunks of the table that a snapshot reads.",
     "TableChunksCompletedCounts": "Chunks of the table that the snapshot has read.",
@@ -224,6 +231,11 @@ def _query(numbers: _Numbers) -> Iterator[MetricFamily]:
         tuple(({**own, "kind": kind}, float(error is not None and error["kind"] == kind))
               for kind in sorted(set(FAILED_KINDS.values()))),
     )  # fmt: skip
+    sink = numbers.observation.sink
+    if sink is not None:
+        labels = {"sink": sink.sink}
+        yield one("sink_retries_total", "counter", "Waits of the sink before another try.", sink.retries, labels)
+        yield one("sink_refused_total", "counter", "Records that the sink refuses for good.", sink.refused, labels)
     if not measures:
         return
     reading = measures["reading"]
@@ -277,8 +289,11 @@ def _tables(numbers: _Numbers) -> Iterator[MetricFamily]:
         tuple(({**own, "table": table, "kind": kind}, float(count))
               for table, kinds in _kinds(numbers).items() for kind, count in kinds.items()),
     )  # fmt: skip
-    for name, text in (("reselected", "Values that were read again."), ("unavailable", "Values that the log lacks.")):
-        metric = "unavailable_values" if name == "unavailable" else name
+    for name, metric, text in (
+        ("reselected", "reselected", "Values that were read again."),
+        ("unavailable", "unavailable_values", "Values that the log lacks."),
+        ("sizes", "table_bytes", "Bytes of the values in the log, and in rows of snapshots."),
+    ):
         counts = numbers.by_table(name)
         yield MetricFamily(
             f"tailrace_{metric}_total", "counter", text,
@@ -358,7 +373,7 @@ def _slots(numbers: _Numbers) -> Iterator[MetricFamily]:
     level = retention.get("level")
     yield MetricFamily(
         "tailrace_doctor_level", "gauge",
-        "What the pipeline does about its slot: 0 nothing, 1 it has warned, 2 incremental snapshots wait, 3 it ends.",
+        "What the pipeline does about its slot, or its lag: 0 nothing, 1 it has warned, 2 snapshots wait, 3 it ends.",
         () if level is None else ((numbers.own, float(level)),),
     )  # fmt: skip
     oldest, newest_us = retention.get("oldest_s"), numbers.measures["newest_us"]

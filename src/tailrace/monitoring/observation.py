@@ -16,7 +16,7 @@ from typing import Any
 from tailrace.connectors.source_status import MEASURES, Describe, SourceStatus, TableProgress
 from tailrace.errors import TailraceError
 from tailrace.metrics.distribution import Histogram
-from tailrace.metrics.tally import OPS, OTHER
+from tailrace.metrics.tally import OPS, OTHER, SinkCounts
 from tailrace.monitoring.status import Status
 
 HISTORY_SECONDS = 3600.0
@@ -89,7 +89,7 @@ class Observation:
     """The observation of one query. All methods may be called by any thread.
 
     `describe` returns a connector's function that describes offsets. `names` are known from the planner's file at the
-    latest. `clock` returns s since 1970.
+    latest. `clock` returns s since 1970. `sink` has the counts of a sink with a single writer.
     """
 
     def __init__(
@@ -97,7 +97,9 @@ class Observation:
         describe: Callable[[str], Describe],
         names: PipelineNames | None = None,
         clock: Callable[[], float] = time.time,
+        sink: SinkCounts | None = None,
     ) -> None:
+        self.sink = sink
         self._describe = describe
         self._clock = clock
         self._lock = threading.Lock()
@@ -259,7 +261,10 @@ class Observation:
                 "tables": self._tables(measures, status),
                 "commands": {} if status is None else dict(status.commands),
                 "slots": retention.get("slots", []),
-                "log": {"oldest_s": retention.get("oldest_s"), "kept_s": retention.get("kept_s")},
+                "log": {
+                    name: retention.get(name)
+                    for name in ("oldest_s", "kept_s", "lasting_s", "behind_s", "percent", "level")
+                },
                 "history": [list(point) for point in self._history],
             }
 

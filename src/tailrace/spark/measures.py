@@ -66,6 +66,8 @@ class PlannerMeasures:
         self._planned_s = self._arrived_s = self._committed_s = 0.0
         self._newest_us = 0
         self._is_idle = False
+        # everything before this time is delivered
+        self._whole_s = self._started_s
         self._silent = 0
         self._newest: Offset = {}
         self._growth: dict[str, deque[tuple[float, int]]] = {}
@@ -95,6 +97,7 @@ class PlannerMeasures:
             self._committed_s = now
             if batch.newest_us:
                 self._newest_us = max(self._newest_us, batch.newest_us)
+                self._whole_s = max(self._whole_s, batch.newest_us / 1e6)
                 self._behind.add((now - batch.newest_us / 1e6) * 1000)
                 self._histograms["end_to_end"].add(now - batch.oldest_us / 1e6)
                 self._histograms["commit_to_plan"].add(self._planned_s - batch.newest_us / 1e6)
@@ -106,7 +109,9 @@ class PlannerMeasures:
     def planned(self, start: Offset, end: Offset) -> None:
         """Note the end of the next batch; it is `start` if there is no batch."""
         self._is_idle = start == end
-        if not self._is_idle:
+        if self._is_idle:
+            self._whole_s = self._clock()
+        else:
             self._planned_s = self._arrived_s = self._clock()
         if self._thread is None:
             self.write()
@@ -181,9 +186,10 @@ class PlannerMeasures:
         """
         try:
             found = self._planner.retention()
-            if found is None:
-                retaining = find(self._config.connector).load_retention()
-                found = None if retaining is None else retaining(self._config)
+            retaining = find(self._config.connector).load_retention() if found is None else None
+            if retaining is not None:
+                behind_s = 0.0 if self._is_idle else max(0.0, self._clock() - self._whole_s)
+                found = self._planner.heed(dataclasses.replace(retaining(self._config), behind_s=behind_s))
         except Exception as error:
             _log.debug("the server does not tell what it keeps of its log (%s)", type(error).__name__)
             found = None
@@ -193,7 +199,7 @@ class PlannerMeasures:
         now = self._clock()
         self._growth = {slot.name: self._growth.get(slot.name, deque(maxlen=64)) for slot in found.slots}
         slots = [dataclasses.asdict(slot) | self._forecast(slot, now) for slot in found.slots]
-        return {"at_s": now, "slots": slots, "oldest_s": found.oldest_s, "kept_s": found.kept_s, "level": found.level}
+        return dataclasses.asdict(found) | {"at_s": now, "slots": slots, "percent": found.percent}
 
     def _forecast(self, slot: SlotState, now: float) -> dict[str, float | None]:
         """Return the growth of the slot's log over some minutes, and the seconds until its limit at this growth."""

@@ -15,14 +15,15 @@ import pytest
 
 from tailrace.command import cli
 from tailrace.connectors.postgres.log import retention
-from tailrace.connectors.postgres.log.retention import Rate, SlotLog, duration, size
-from tailrace.connectors.postgres.log.slot_watch import PAUSED, SlotWatch
+from tailrace.connectors.postgres.log.retention import Rate, SlotLog, size
+from tailrace.connectors.postgres.log.slot_watch import SlotWatch
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.server.connection import connect
 from tailrace.connectors.postgres.setup import slot_report
 from tailrace.connectors.registry import parse
 from tailrace.errors import PrerequisiteError
 from tailrace.events.event_settings import EventSettings
+from tailrace.log.retention import PAUSED, duration
 from tailrace.process.runtime import Threads
 from tailrace.spark.measures import PlannerMeasures
 from tests.fix_postgres import Database

@@ -186,6 +186,7 @@ class MemoryDialect:
     databases: tuple[str, ...] = ("db",)
     width: int = WIDTH
     brackets: bool = True
+    keeping: str = "the retention"
 
     @property
     def pairs(self) -> bool:

@@ -93,6 +93,12 @@ def test_a_slot_that_fills_says_when_it_is_full(tmp_path: Path) -> None:
     assert "slot old · not read, extended · retains 5.0 MB no limit" in text
 
 
+def test_a_log_that_is_kept_for_a_time_is_shown_with_the_lag(tmp_path: Path) -> None:
+    retention = {"slots": [], "kept_s": 3600.0, "lasting_s": 7200.0, "behind_s": 5400.0, "percent": 75.0, "level": 1}
+    text = "\n".join(lines(observation(written(tmp_path, retention=retention)).state()))
+    assert "log kept for 2.0 h · 1.5 h behind, 75 % of it" in text
+
+
 def test_a_checkpoint_without_a_status_or_on_another_system_says_so(tmp_path: Path) -> None:
     with pytest.raises(TailraceError, match="No pipeline has written its status"):
         told(tmp_path)

@@ -37,6 +37,7 @@ def _descriptor(dialect: Dialect, names: tuple[str, ...]) -> Descriptor:
         consistent_read=f"{_ROOM}.consistent_read:held",
         verify_source=f"{_ROOM}.verify_source:compared",
         row_lookup=f"{_ROOM}.row_lookup:present",
+        retention=f"{_ROOM}.retention:retention",
         asked=(
             ("database.hostname", "localhost"),
             ("database.port", "3306"),

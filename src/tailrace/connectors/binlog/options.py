@@ -352,6 +352,7 @@ def _table(dialect: Dialect) -> Options:
             ("Schema changes", HISTORY),
             ("Signals, incremental snapshots, notifications", SIGNALS),
             ("Batches and retries", FLOW),
+            ("Log that the server keeps", connector.KEPT_LOG),
             ("tailrace's own", OWN),
             ("Kafka Connect", connect.CONNECT),
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,7 @@ from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError
 from tailrace.events.admission import Admission
 from tailrace.events.event_settings import EventSettings
 from tailrace.log import contracts
-from tailrace.log.contracts import Offset, Task
+from tailrace.log.contracts import Offset, ReaderState, Task
 from tailrace.log.engine import LogEngine
 from tailrace.log.retrying import Retrying
 from tailrace.process.runtime import THREADS, Runtime
@@ -64,8 +64,11 @@ class BinlogEngine(LogEngine[BinlogOffset, BinlogPosition, BinlogPosition]):
     """Implements `tailrace.log.contracts.Planner` for MySQL and MariaDB."""
 
     def __init__(self, config: Config, settings: EventSettings, outside: Environment = OUTSIDE) -> None:
-        source = BinlogSource(config, settings, outside)
-        super().__init__(config, settings, outside.runtime, source, BinlogOffset, _import_reader)
+        self._binlog = BinlogSource(config, settings, outside)
+        super().__init__(config, settings, outside.runtime, self._binlog, BinlogOffset, _import_reader)
+
+    def reading(self) -> ReaderState:
+        return replace(super().reading(), attributes=self._binlog.attributes(self._log))
 
 
 class BinlogPlanner(Retrying[BinlogOffset, BinlogPosition, BinlogPosition], BinlogEngine):
@@ -90,6 +93,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         self._names = Admission(settings, self._form)
         self._control: Connection[Any] | None = None
         self._is_prepared = self._is_recovered = False
+        self._has_gtids: bool | None = None
         self.incremental = self._incremental()
         self.snapshots = BinlogSnapshots(
             config,
@@ -161,7 +165,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
             return
         session = self._connect()
         if snapshot_mode(self._config).streams:
-            identify(session)
+            self._has_gtids = identify(session).has_gtids
         there = [one for one in catalog.names(session) if catalog.holds_rows(one)]
         fault = unmatched_lists(self._config, there, is_fresh=since.is_initial)
         for one in demanded([*([] if fault is None else [fault]), *misspelt(self._config, session, there)]):
@@ -332,6 +336,15 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
             newest["unchanged"] = log.feed.indexer.unchanged
         running = None if self.incremental is None else self.incremental.status()
         return newest if running is None else newest | {"snapshot": running}
+
+    def attributes(self, log: Log | None) -> Mapping[str, Mapping[str, float]]:
+        """Return the numbers of Debezium's beans that other connectors do not have. Called by any thread; no I/O."""
+        streaming: dict[str, float] = {}
+        if isinstance(log, BinlogLogSession):
+            streaming["BinlogPosition"] = log.feed.indexer.read_to[1]
+        if self._has_gtids is not None:
+            streaming["IsGtidModeEnabled"] = self._has_gtids
+        return {"streaming": streaming, "snapshot": {"HoldingGlobalLock": self.snapshots.holds_global_lock}}
 
     def close(self) -> None:
         if self.incremental is not None:

@@ -338,6 +338,11 @@ class Dialect(Protocol):
         """The names of types whose null in a row of an update may mean that the log did not carry the value."""
         ...
 
+    @property
+    def keeping(self) -> str:
+        """The name of the setting that says for how long changes are kept."""
+        ...
+
     def connect(self, database: str) -> Session:
         """Return a new session. Raises ConnectionFailed, and PrerequisiteError for an unknown database. Any process."""
         ...

@@ -19,4 +19,6 @@ def retention(config: Config) -> LogRetention:
             spans.append(session.log_span())
     ages = [age for age, _ in spans if age is not None]
     kept = [seconds for _, seconds in spans if seconds is not None]
-    return LogRetention(oldest_s=time.time() - min(ages) if ages else None, kept_s=min(kept, default=None))
+    return LogRetention(
+        oldest_s=time.time() - min(ages) if ages else None, kept_s=min(kept, default=None), setting=found.keeping
+    )

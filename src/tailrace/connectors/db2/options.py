@@ -150,6 +150,7 @@ OPTIONS = Options(
         ("Snapshot", SNAPSHOT),
         ("Signals, incremental snapshots, notifications", SIGNALS),
         ("Batches and retries", FLOW),
+        ("Log that the server keeps", connector.KEPT_LOG),
         ("tailrace's own", OWN),
         ("Kafka Connect", connect.CONNECT),
     ),

@@ -62,6 +62,7 @@ class SqlServerDialect:
     pairs: bool = False
     brackets: bool = True
     unsent: frozenset[str] = _UNSENT
+    keeping: str = "the retention of the clean-up job (sys.sp_cdc_change_job)"
 
     @property
     def databases(self) -> tuple[str, ...]:

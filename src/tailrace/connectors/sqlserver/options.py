@@ -232,6 +232,7 @@ OPTIONS = Options(
         ("Change tables", CHANGES),
         ("Signals, incremental snapshots, notifications", SIGNALS),
         ("Batches and retries", FLOW),
+        ("Log that the server keeps", connector.KEPT_LOG),
         ("tailrace's own", OWN),
         ("Kafka Connect", connect.CONNECT),
     ),

@@ -38,6 +38,7 @@ Table = tuple[str, str]
 _TRIES, _QUIET_TRIES, _PAUSE = 20, 5, 0.1
 # Seconds for which a snapshot waits for prepared XA transactions to end.
 XA_SECONDS, _XA_PAUSE = 60.0, 0.5
+_GLOBAL = "flush tables with read lock"
 _BEGIN = "start transaction with consistent snapshot, read only"
 _REFUSED = {1044, 1045, 1142, 1227}
 _NO_TABLE = {1051, 1146, 1347}
@@ -79,10 +80,21 @@ class RowOrigin:
 
 
 class HeldPoint:
-    """Sessions in one state. `close` ends them, and the lock of snapshot.locking.mode=extended."""
+    """Sessions in one state. `close` ends them, and the lock of snapshot.locking.mode=extended.
 
-    def __init__(self, point: Point, sessions: list[Connection[Any]], lock: Connection[Any] | None = None) -> None:
+    `is_global` is True while a lock is held that keeps everybody from writing to any table.
+    """
+
+    def __init__(
+        self,
+        point: Point,
+        sessions: list[Connection[Any]],
+        lock: Connection[Any] | None = None,
+        *,
+        is_global: bool = False,
+    ) -> None:
         self.point, self.sessions = point, sessions
+        self.is_global = is_global
         self._lock = lock
 
     def close(self) -> None:
@@ -193,7 +205,7 @@ class PointTaking:
         """Let the sessions begin under a lock; None if the user may take none, or snapshot.locking.mode is none."""
         if self.mode == "none":
             return None
-        statements = ["flush tables with read lock"]
+        statements = [_GLOBAL]
         if self.mode != "minimal_percona_no_table_locks" and tables:
             names = [f"{quoted(database)}.{quoted(table)}" for database, table in tables]
             statements.append(f"flush tables {', '.join(names)} with read lock")
@@ -206,7 +218,7 @@ class PointTaking:
                 continue
             try:
                 self._begin()
-                held = HeldPoint(self._present(lock), self._sessions, lock)
+                held = HeldPoint(self._present(lock), self._sessions, lock, is_global=statement == _GLOBAL)
                 if self.mode != "extended":
                     lock.close()
                     held = HeldPoint(held.point, self._sessions)

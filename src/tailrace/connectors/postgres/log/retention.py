@@ -15,7 +15,7 @@ from tailrace.config import Config
 from tailrace.connectors.postgres.log import invalidation
 from tailrace.connectors.postgres.server.connection import connect
 from tailrace.errors import PrerequisiteError
-from tailrace.log.retention import LogRetention, SlotState
+from tailrace.log.retention import LogRetention, SlotState, duration
 
 if TYPE_CHECKING:
     import psycopg
@@ -246,11 +246,3 @@ def size(number: float) -> str:
             return f"{number:.0f} {unit}" if unit == "B" or number >= 10 else f"{number:.1f} {unit}"
         number /= 1024
     return f"{number:,.1f} TB"
-
-
-def duration(seconds: float) -> str:
-    """Return a time in words."""
-    for unit, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.connectors.postgres.log import retention
 from tailrace.connectors.postgres.log.retention import Rate, SlotLog
 from tailrace.errors import PrerequisiteError
-from tailrace.log.retention import LogRetention
+from tailrace.log.retention import BACK, FINE, LEVELS, PAUSED, STOPPED, WARNED, LogRetention
 from tailrace.process.runtime import Event, Runtime, Thread
 from tailrace.snapshot.incremental import Notification
 
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     import psycopg
 
 log = logging.getLogger("tailrace")
-
-FINE, WARNED, PAUSED, STOPPED = range(4)
-_LEVELS = ("FINE", "WARNED", "PAUSED", "STOPPED")
-# A level ends only this many percent below its threshold, so that it does not come and go.
-_BACK = 5.0
 
 
 class SlotWatch:
@@ -116,7 +111,7 @@ class SlotWatch:
         found = FINE
         for level, option in ((WARNED, "slot.warn.percent"), (PAUSED, "slot.pause.percent")):
             threshold: float = config[option]
-            kept = threshold - (_BACK if self._level >= level else 0)
+            kept = threshold - (BACK if self._level >= level else 0)
             if threshold and percent is not None and percent >= kept:
                 found = level
         left = self._rate.seconds_left(slot)
@@ -129,7 +124,7 @@ class SlotWatch:
         data |= {} if slot.limit is None else {"limit_bytes": slot.limit}
         data |= {} if left is None else {"seconds_left": round(left)}
         named = tuple((name, str(value)) for name, value in data.items())
-        self._news.append(Notification(str(uuid.uuid4()), "Replication Slot", _LEVELS[level], named))
+        self._news.append(Notification(str(uuid.uuid4()), "Replication Slot", LEVELS[level], named))
 
     def _report(self, connection: psycopg.Connection[Any], slot: SlotLog, level: int) -> None:
         found = list(retention.causes(connection, slot))
