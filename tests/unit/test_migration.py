@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import stat
 from pathlib import Path
@@ -249,3 +250,73 @@ def test_a_resource_of_strimzi_is_a_connector(tmp_path: Path, wrapped: bool) -> 
 def test_a_written_properties_file_reads_as_it_was(entries: dict[str, str]) -> None:
     text = "".join(migrate.line(name, value) for name, value in entries.items())
     assert parse_properties(text) == entries
+
+
+# a file of offsets that Java has written: for shop and store, and null for gone
+OFFSETS = (
+    "rO0ABXNyABFqYXZhLnV0aWwuSGFzaE1hcAUH2sHDFmDRAwACRgAKbG9hZEZhY3RvckkACXRocmVzaG9sZHhwP0AAAAAAAAx3CAAAABAAAAADdXIAAltC"
+    "rPMX+AYIVOACAAB4cAAAABtbImthZmthIix7InNlcnZlciI6InNob3AifV11cQB+AAIAAACPeyJ0c19zZWMiOjE3NjQzMzg0MDAsImZpbGUiOiJiaW5s"
+    "b2cuMDAwMDAzIiwicG9zIjoxMDcwLCJndGlkcyI6IjNlMTFmYTQ3LTcxY2EtMTFlMS05ZTMzLWM4MGFhOTQyOTU2MjoxLTMiLCJyb3ciOjEsInNlcnZl"
+    "cl9pZCI6MjIzMzQ0LCJldmVudCI6NH11cQB+AAIAAAAaWyJnb25lIix7InNlcnZlciI6ImdvbmUifV1wdXEAfgACAAAAHFsib3RoZXIiLHsic2VydmVy"
+    "Ijoic3RvcmUifV11cQB+AAIAAAAgeyJmaWxlIjoiYmlubG9nLjAwMDAwMSIsInBvcyI6NH14"
+)
+SHOP = (
+    '{"ts_sec":1764338400,"file":"binlog.000003","pos":1070,"gtids":"3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3",'
+    '"row":1,"server_id":223344,"event":4}'
+)
+
+
+def of_offsets(folder: Path, data: bytes | None = None, prefix: str = "shop", **more: str) -> Path:
+    """Return a file of Debezium Server for MySQL, whose file of offsets is beside it."""
+    if data is not None:
+        (folder / "offsets.dat").write_bytes(data)
+    entries = {
+        "connector.class": "io.debezium.connector.mysql.MySqlConnector", "database.hostname": "h",
+        "database.user": "u", "database.password": "p", "topic.prefix": prefix,
+        "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
+        "offset.storage.file.filename": str(folder / "offsets.dat"),
+    } | {name.replace("_", "."): value for name, value in more.items()}  # fmt: skip
+    return write(folder, "".join(f"debezium.source.{name}={value}\n" for name, value in entries.items() if value))
+
+
+def test_an_offset_in_a_file_is_taken_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = of_offsets(tmp_path, base64.b64decode(OFFSETS), snapshot_mode="initial")
+    assert cli.main(["migrate", str(path), "--write"]) == 0
+    assert f"position        capture.start.offset = {SHOP}\n" in capsys.readouterr().out
+    written = parse_properties((tmp_path / "application.tailrace.properties").read_text())
+    assert written["debezium.source.capture.start.offset"] == SHOP
+    assert written["debezium.source.snapshot.mode"] == "no_data"
+    assert cli.main(["check", "--offline", str(tmp_path / "application.tailrace.properties")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "prefix", "said"),
+    [
+        (None, "shop", "it cannot be read: No such file or directory"),
+        (b"", "shop", "it is empty"),
+        (b"{}", "shop", "it is not a file of Kafka Connect's FileOffsetBackingStore"),
+        (base64.b64decode(OFFSETS)[:-9], "shop", "it is damaged"),
+        (base64.b64decode(OFFSETS)[:-1], "shop", "it is damaged"),
+        (base64.b64decode(OFFSETS), "gone", "it has no offset for topic.prefix=gone"),
+        (base64.b64decode(OFFSETS).replace(b'"pos":4', b'"pas":4'), "store", "the offset has no place"),
+        (base64.b64decode(OFFSETS).replace(b'"store"', b'"shop" '), "shop", "it has offsets of several connectors"),
+    ],
+)
+def test_an_offset_that_is_not_taken_over_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes | None, prefix: str, said: str
+) -> None:
+    path = of_offsets(tmp_path, data, prefix)
+    assert cli.main(["migrate", str(path), "--write"]) == 0
+    out = capsys.readouterr().out
+    assert f"Debezium's offset in the file of offset.storage.file.filename is not taken over: {said}" in out
+    assert "capture.start.offset" not in (tmp_path / "application.tailrace.properties").read_text()
+
+
+def test_an_offset_that_is_kept_elsewhere_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = of_offsets(
+        tmp_path, offset_storage="org.apache.kafka.connect.storage.KafkaOffsetBackingStore",
+        offset_storage_file_filename="",
+    )  # fmt: skip
+    assert cli.main(["migrate", str(path)]) == 0
+    said = "offset.storage = KafkaOffsetBackingStore keeps it elsewhere; give it to capture.start.offset"
+    assert f"Debezium's offset is not read: {said}" in capsys.readouterr().out

@@ -1,6 +1,7 @@
 """The check and the migration of a Debezium file: `tailrace check --offline` and `tailrace migrate`. Driver.
 
-Neither connects to anything or prints values of the file's entries, any of which may hold a secret.
+Neither connects to anything or prints values of the file's entries, any of which may hold a secret. `migrate` reads
+the file of offsets that the entries name, if the connector goes on behind offsets of Debezium, and shows the offset.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from pathlib import Path
 
 from tailrace import sinks
 from tailrace.columns import TableId
+from tailrace.command.stored_offsets import UnreadableOffsets, offset_of
 from tailrace.config.columns import without_salt
 from tailrace.config.config import Config
 from tailrace.config.files import Examination, RunConfig, read_entries
 from tailrace.config.formats import format_of
 from tailrace.config.outcome import Outcome
+from tailrace.config.secrets import resolve
 from tailrace.connectors import registry
 from tailrace.connectors.findings import SHOWN, Finding
 from tailrace.errors import ConfigError, SinkError
@@ -28,6 +31,9 @@ from tailrace.events.event_settings import TODAY, EventSettings
 from tailrace.sinks.base import Sink
 
 _LITERAL = re.compile(r"(?:[\w$ \-]|\\\.|\.)+")
+_SOURCE = "debezium.source."
+_START = "capture.start.offset"
+_OFFSETS = "offset.storage.file.filename"
 _STATES = ("kept", "translated", "without effect", "refused")
 
 
@@ -106,13 +112,16 @@ def migrate(path: str | Path, *, write: bool = False) -> int:
     """
     entries = read_entries(path)
     judgement = judge(entries)
-    for line in (*_outcomes(judgement), "", *_result(judgement)):
+    said, start = _stored_offset(judgement.examination)
+    for line in (*_outcomes(judgement), "", *_result(judgement), *said):
         print(line)
     if not judgement.passes:
         return ConfigError.exit_code
     if write:
         target = cleaned_path(path)
-        write_new(target, rendered(path, cleaned(judgement.examination)))
+        names = {name.lower() for name in start}
+        kept = {name: text for name, text in cleaned(judgement.examination).items() if name.lower() not in names}
+        write_new(target, rendered(path, kept | start))
         print(f"{'written':<15} {target}")
     return 0
 
@@ -161,6 +170,42 @@ def _result(judgement: Judgement) -> Iterator[str]:
         yield from (f"{'':<15} {finding.text} {finding.remedy}" for finding in judgement.sink.missing())
     if "debezium.sink.type" not in judgement.examination.entries:
         yield f"{'':<15} no sink is named; name one in debezium.sink.type"
+
+
+def _stored_offset(examination: Examination) -> tuple[list[str], dict[str, str]]:
+    """Return lines about the offset that Debezium has stored, and the entries with which a run goes on behind it.
+
+    Both are empty for a connector that takes over no offsets, and for a file that tells of none.
+    """
+    run = examination.run
+    given = {name.removeprefix(_SOURCE).lower(): name for name in examination.entries}
+    if run is None or _START not in run.source or _START in given:
+        return [], {}
+    storage = examination.entries.get(given.get("offset.storage", ""), "").rpartition(".")[2]
+    entry = given.get(_OFFSETS)
+    if entry is None:
+        if not storage:
+            return [], {}
+        why = f"offset.storage = {storage} keeps it elsewhere; give it to {_START}"
+        return [f"{'position':<15} Debezium's offset is not read: {why}"], {}
+    if entry in examination.waiting:
+        return [f"{'position':<15} Debezium's offset is not read: {entry} refers to a value that is missing"], {}
+    file = resolve(examination.entries, expressions=entry.startswith(_SOURCE), waiting=[])[entry]
+    try:
+        offset = offset_of(file, run.name, run.source.logical_name)
+        option = next(one for one in registry.table(run.source.connector) if one.name == _START)
+        if fault := option.check(offset) if option.check is not None else "":
+            raise UnreadableOffsets(f"the offset {fault}")
+    except UnreadableOffsets as why:
+        return [f"{'position':<15} Debezium's offset in the file of {_OFFSETS} is not taken over: {why}"], {}
+    prefix = _SOURCE if entry.startswith(_SOURCE) else ""
+    start = {f"{prefix}snapshot.mode": "no_data", f"{prefix}{_START}": offset}
+    lines = [
+        f"{'position':<15} {_START} = {offset}",
+        f"{'':<15} with snapshot.mode = no_data: a run without a checkpoint goes on behind Debezium's last record.",
+        f"{'':<15} Stop Debezium before you read its offset.",
+    ]
+    return lines, start
 
 
 def _generation(examination: Examination, config: Config) -> str:
