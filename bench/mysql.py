@@ -28,12 +28,12 @@ SERVERS: Mapping[str, Version] = {"mysql": MYSQL_8, "mariadb": MARIADB_11}
 ENGINE = "3.6.1.Final"
 """The version of Debezium's engine for MySQL; Maven Central has no such version for MariaDB."""
 WARM_ROUNDS = 2
-_SETTINGS = {"innodb_buffer_pool_size": "256M", "innodb_log_file_size": "256M"}
-_TABLE = (
+SETTINGS = {"innodb_buffer_pool_size": "256M", "innodb_log_file_size": "256M"}
+TABLE = (
     "create table bench (id bigint primary key, n int not null, amount numeric(12,2) not null, note text not null,"
     " at timestamp(6) not null, flag boolean not null, code varchar(20), doc json)"
 )
-_ROWS = (
+ROWS = (
     "insert into bench select i, i % 100000, (i % 9999999) / 100.0, rpad(concat('note of row ', i, ' '), 60,"
     " 'abcdefghij'), timestamp'2024-01-01 00:00:00' + interval i * 1000001 microsecond, i % 2 = 0,"
     ' concat(\'code-\', i % 1000), concat(\'{{"a": \', i, \', "b": "text", "c": \','
@@ -55,7 +55,7 @@ def measure(
         workload.settle(BESIDE.name)
         for name, version in SERVERS.items():
             with ExitStack() as stack:
-                server = stack.enter_context(MySqlServer(version, **_SETTINGS))
+                server = stack.enter_context(MySqlServer(version, **SETTINGS))
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tailrace-bench-")))
                 beside = _Beside(spark, workload, server, folder, rows, say)
                 found |= {f"{name}_{figure}": value for figure, value in beside.measure(repeat).items()}
@@ -83,7 +83,7 @@ class _Beside:
     def measure(self, repeat: int) -> dict[str, float]:
         server = self._server
         server.execute("create database bench character set utf8mb4")
-        server.execute(_TABLE, "create table numbers (number int primary key)", database="bench")
+        server.execute(TABLE, "create table numbers (number int primary key)", database="bench")
         values = ",".join(f"({number})" for number in range(1, TRANSACTION + 1))
         server.execute(f"insert into numbers values {values}", "flush binary logs", database="bench")
         engine = _Engine(server, self._folder / "engine", self._say) if self._has_engine() else None
@@ -109,7 +109,7 @@ class _Beside:
     def _insert(self) -> None:
         with self._server.connect("bench") as session, session.cursor() as cursor:
             for low in range(0, self._rows, TRANSACTION):
-                cursor.execute(_ROWS.format(low=low, count=min(TRANSACTION, self._rows - low)))
+                cursor.execute(ROWS.format(low=low, count=min(TRANSACTION, self._rows - low)))
 
     def _end(self) -> tuple[str, int]:
         """Return the end of the log."""
@@ -167,7 +167,7 @@ class _Beside:
 
     def _options(self, **more: str) -> dict[str, str]:
         return {
-            **_login(self._server),
+            **login(self._server),
             "topic.prefix": "bench",
             "table.include.list": "bench[.]bench",
             "key.converter.schemas.enable": "false",
@@ -198,7 +198,7 @@ class _Beside:
         return drained.seconds
 
 
-def _login(server: MySqlServer) -> dict[str, str]:
+def login(server: MySqlServer) -> dict[str, str]:
     return {
         "database.hostname": "127.0.0.1",
         "database.port": str(server.port),
@@ -233,7 +233,7 @@ class _Engine:
             "offset.storage.file.filename": str(folder / "offsets.dat"),
             "converter.schemas.enable": "false",
             "recorder.counts": "true",
-            **_login(self._server),
+            **login(self._server),
         }
 
     def prepare(self) -> None:

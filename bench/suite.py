@@ -23,6 +23,7 @@ from bench import (
     mysql,
     records,
     tables,
+    transaction,
     verify,
     writers,
 )
@@ -33,7 +34,7 @@ from tests.servers.registry import Registry
 
 PHASES = (
     "stream", "transforms", "records", "update", "snapshot", "wide", "types", "latency", "incremental", "many",
-    "changetables", "mongodb", "mysql", "writers", "tables", "verify",
+    "changetables", "mongodb", "mysql", "transaction", "writers", "tables", "verify",
 )  # fmt: skip
 BENCH = tables.plain("bench")
 WARM_ROWS = 10_000
@@ -112,6 +113,8 @@ class Suite:
             found = mysql.measure(self.spark, self.workload, max(self.rows // 5, 3), self.repeat, self.say)
             self.extra |= found
             self.say(", ".join(f"{name} {value:.2f}" for name, value in found.items()))
+        if "transaction" in phases:
+            self.extra |= transaction.measure(self.spark, self.workload.server.pid, 3 * self.rows, self.say)
         if "records" in phases:
             self.extra |= records.measure(self.say)
         if "writers" in phases:
