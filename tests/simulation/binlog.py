@@ -130,12 +130,11 @@ class BinlogHistory(Course[Checkpoint]):
 
     def act(self) -> None:
         rng, server, faults = self.rng, self.server, self.faults
-        server.is_known = bool(self.checkpoint.offsets)
         if rng.random() < server.odds.act:
             server.act()
         if rng.random() < faults.purge:
             server.purge(rng.randint(0, len(server.files.contents)))
-        if server.generation == 0 and rng.random() < faults.fail_over and not server.prepared:
+        if server.generation == 0 and rng.random() < faults.fail_over:
             server.fail_over()
         if rng.random() < faults.kill:
             self.end()
@@ -247,6 +246,31 @@ class AlteringBinlogHistory(BinlogHistory):
     """A history whose tables are altered, with a log that mostly does not name columns."""
 
     altering = True
+
+
+class ReturningBinlogHistory(AlteringBinlogHistory):
+    """A history without faults, whose tables are altered and altered back while a query begins."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        odds = self.server.odds
+        odds.act, odds.alters, odds.undoes = 0.5, 0.5, 0.9
+        odds.fails = odds.drops = odds.prepares = odds.rotates = 0.0
+        self.faults = Faults(0.0, 0.0, 0.0, 0.0)
+        self.server.has_names = False
+
+
+class RefusingBinlogHistory(AlteringBinlogHistory):
+    """A history whose tables are altered often, while the disk refuses what memory has no room for."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        odds = self.server.odds
+        odds.act, odds.alters = 0.9, 0.5
+        odds.fails = odds.drops = odds.prepares = 0.0
+        self.faults = Faults(kill=0.0, fail_over=0.0, purge=0.0, disk=0.6)
+        self.server.has_names = False
+        self._limits, self._sizes = (1, 1 << 29), (60, 0, 200)
 
 
 class Rows:

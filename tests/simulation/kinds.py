@@ -10,7 +10,12 @@ from typing import Any
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.server.connection import Address
 from tailrace.connectors.postgres.snapshot.tasks import ReadTask, SnapshotTask
-from tests.simulation.binlog import AlteringBinlogHistory, BinlogHistory
+from tests.simulation.binlog import (
+    AlteringBinlogHistory,
+    BinlogHistory,
+    RefusingBinlogHistory,
+    ReturningBinlogHistory,
+)
 from tests.simulation.changetables import TablesHistory
 from tests.simulation.course import Told
 from tests.simulation.history import History
@@ -220,5 +225,7 @@ KINDS: dict[str, Callable[[int], Told]] = {
     "changetables": TablesHistory,
     "binlog": BinlogHistory,
     "binlog-altering": AlteringBinlogHistory,
+    "binlog-returning": ReturningBinlogHistory,
+    "binlog-refusing": RefusingBinlogHistory,
 }
 """The kinds of histories by their names on the command line."""

@@ -479,7 +479,7 @@ def a_prepared_transaction_is_not_read_again() -> contextlib.AbstractContextMana
 def rows_before_the_position_come_again() -> contextlib.AbstractContextManager[None]:
     """A transaction of MySQL or MariaDB that was read in part is delivered whole after a restart."""
 
-    def beyond(self: Any, found: Any, transaction: Any, ordinal: Any) -> Any:
+    def beyond(self: Any, found: Any, transaction: Any, ordinal: Any, version: Any, op: Any) -> Any:
         return ordinal >= -1
 
     return replaced(BinlogIndexer, "_beyond", beyond)
@@ -510,7 +510,13 @@ def definitions_come_from_the_catalog_of_today() -> contextlib.AbstractContextMa
     return replaced(BinlogSource, "_schemas", lambda self, since, until: "")
 
 
+def a_table_that_is_altered_back_looks_unaltered() -> contextlib.AbstractContextManager[None]:
+    """The log between the two looks of a first start is not searched for statements."""
+    return replaced(BinlogSource, "_altered", lambda self, begin, end: False)
+
+
 OF_BINLOG: tuple[Mutant, ...] = (
+    a_table_that_is_altered_back_looks_unaltered,
     definitions_stay_after_a_failed_run,
     statements_are_not_followed,
     definitions_come_from_the_catalog_of_today,

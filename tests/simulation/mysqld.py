@@ -39,8 +39,8 @@ Each change has a number of its own. A column other than `id` and `n` is named `
 @dataclass
 class Odds:
     """Probabilities: that a statement fails, that a session of the log is lost at a read, that something is written at
-    a step, that the log goes on in another file, that a transaction is prepared first (XA), and that a table is altered
-    instead."""
+    a step, that the log goes on in another file, that a transaction is prepared first (XA), that a table is altered
+    instead, and that the last alteration is taken back by another."""
 
     fails: float = 0.0
     drops: float = 0.0
@@ -48,6 +48,7 @@ class Odds:
     rotates: float = 0.0
     prepares: float = 0.0
     alters: float = 0.0
+    undoes: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,9 @@ class Server:
         """`has_names`: the log names columns (binlog_row_metadata=FULL)."""
         self.rng, self.odds, self.now = rng, odds, now
         self.is_mariadb, self.has_gtids, self.has_names = is_mariadb, has_gtids, has_names
-        self.is_known = False
-        """True once a query has looked at the tables."""
         self.columns = {name: ["id", "n"] for name in TABLES}
+        self.altered = ("", "", "")
+        """The last alteration: table, column, and the column's name before, "" of one that was added."""
         self.history: list[Written] = []
         self.rows: dict[tuple[str, int], int] = {}
         self.prepared: dict[int, tuple[Change, ...]] = {}
@@ -161,9 +162,11 @@ class Server:
         name = rng.choice(free)
         columns = self.columns[name]
         own = [one for one in columns if one.startswith("x")]
-        # a table that is altered and altered back while a query looks at it for the first time looks unaltered
-        kinds = ["add", "add", "drop", "rename", "move"] if self.is_known else ["add", "rename"]
-        kind = rng.choice(kinds) if own else "add"
+        last, self.altered = self.altered, ("", "", "")
+        if last[1] and last[0] in free and rng.random() < self.odds.undoes:
+            self._take_back(*last)
+            return
+        kind = rng.choice(["add", "add", "drop", "rename", "move"]) if own else "add"
         self.counter += 1
         fresh = f"x{self.counter}"
         old = rng.choice(own) if own else ""
@@ -171,9 +174,11 @@ class Server:
             place = rng.randint(0, len(columns))
             where = "" if place == len(columns) else " FIRST" if not place else f" AFTER `{columns[place - 1]}`"
             columns.insert(place, fresh)
+            self.altered = (name, fresh, "")
             text = f"ADD COLUMN `{fresh}` int NOT NULL DEFAULT '{self.counter}'{where}"
         elif kind == "rename":
             columns[columns.index(old)] = fresh
+            self.altered = (name, fresh, old)
             text = f"CHANGE COLUMN `{old}` `{fresh}` int NOT NULL"
         elif kind == "move":
             columns.remove(old)
@@ -184,6 +189,17 @@ class Server:
             text = f"DROP COLUMN `{old}`"
         else:
             return
+        self.write((), ((2, _query(f"ALTER TABLE `{name}` {text}".encode())),), is_alone=True)
+
+    def _take_back(self, name: str, column: str, before: str) -> None:
+        """Drop a column that was added, or give one its name `before` again."""
+        columns = self.columns[name]
+        if before:
+            columns[columns.index(column)] = before
+            text = f"CHANGE COLUMN `{column}` `{before}` int NOT NULL"
+        else:
+            columns.remove(column)
+            text = f"DROP COLUMN `{column}`"
         self.write((), ((2, _query(f"ALTER TABLE `{name}` {text}".encode())),), is_alone=True)
 
     def created(self, name: str) -> str:

@@ -48,8 +48,10 @@ DAY = {
     "mongodb-signalling": Share(25, 25),
     "mongodb-tailing": Share(25, 25),
     "changetables": Share(170, 85, 2, 20, (-1.0, 0.5)),
-    "binlog": Share(80, 80, 2, 20, (-1.0, 0.5)),
+    "binlog": Share(65, 65, 2, 20, (-1.0, 0.5)),
     "binlog-altering": Share(20, 20),
+    "binlog-returning": Share(10, 10),
+    "binlog-refusing": Share(5, 5),
 }
 
 

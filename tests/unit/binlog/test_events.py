@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import struct
 import zlib
+from dataclasses import replace
 from uuid import UUID
 
 import pyarrow as pa
 import pytest
 
 from tailrace.columns.table import Column, TableId, TableSchema
-from tailrace.connectors.binlog.log import events, indexing
+from tailrace.connectors.binlog.log import events, faults, indexing
 from tailrace.connectors.binlog.log.gtids import MariadbGtids, MysqlGtids
+from tailrace.connectors.binlog.log.identity import ServerIdentity, counts_alone
 from tailrace.connectors.binlog.log.indexed_run import IndexedRun
 from tailrace.connectors.binlog.log.indexing import Indexer, LogReplaced
 from tailrace.connectors.binlog.log.position import BinlogPosition
@@ -445,6 +447,45 @@ def test_a_server_that_takes_over_in_the_middle_of_a_transaction_repeats_nothing
     step = indexer.step()
     assert step is not None
     assert values(step.run) == [40]
+
+
+@pytest.mark.parametrize(("kind", "key", "is_told"), [(32, (), True), (32, ("id",), False), (30, (), False)])
+def test_rows_without_a_key_may_be_in_another_order_at_a_server_that_takes_over(
+    kind: int, key: tuple[str, ...], is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A replica applies deletes of a table without a key as its scan finds the rows."""
+    before = BinlogPosition("binlog.000009", 900, 0, 1, gtids=f"{SOURCE}:1", gtid=f"{SOURCE}:2", server="a", mark=7)
+    log = Log()
+    log.at = 4
+    log.gtid(2)
+    log.query(b"BEGIN")
+    log.add(19, TABLE_MAP)
+    log.add(kind, rows_event(20, 21))
+    log.add(16, bytes(8))
+    tables = Tables()
+    tables.versions = [replace(tables.versions[0], key=key)]
+    indexer = Indexer(before, tables, False)
+    indexer.reset(before, True, "b")
+    rotate = struct.pack("<IBIIIH", 0, 4, 1, 19 + 8 + 13 + 4, 0, 0x20) + struct.pack("<Q", 4) + b"binlog.000001"
+    rotate += zlib.crc32(rotate).to_bytes(4, "little")
+    indexer.add(bytearray(rotate), [(0, len(rotate))])
+    indexer.add(log.buffer, log.spans)
+    step = indexer.step()
+    assert step is not None
+    assert values(step.run) == [21]
+    assert ("tailrace verify --repair" in caplog.text) is is_told
+
+
+def test_another_node_that_numbers_transactions_by_itself_is_no_takeover() -> None:
+    position = BinlogPosition("binlog.000009", 900, 950, gtids="0-1-7", server="1@a:3306")
+    alone, common = (
+        ServerIdentity(True, "1@b:3306", "0-1-9", "", True, "binlog.000001", 4, counts_alone(given))
+        for given in ({"wsrep_on": "ON", "wsrep_gtid_mode": "OFF"}, {"wsrep_on": "ON", "wsrep_gtid_mode": "ON"})
+    )
+    with pytest.raises(PositionLost, match="number their transactions each by itself"):
+        faults.demand_executed(alone, position, False)
+    faults.demand_executed(alone, position, True)
+    faults.demand_executed(common, position, False)
 
 
 @pytest.mark.parametrize("place", [19, 21, 76, 80, -5, -1], ids=str)

@@ -13,7 +13,7 @@ from tailrace.connectors.binlog.log.position import ChangeContext
 from tailrace.connectors.binlog.log.schema_changes import SchemaChangesTask
 from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.binlog.schema.definitions import State
-from tailrace.connectors.binlog.snapshot.chunks import BATCHES, TableSnapshots
+from tailrace.connectors.binlog.snapshot.chunks import BATCHES, Altered, TableSnapshots
 from tailrace.connectors.binlog.snapshot.point import Point, RowOrigin
 from tailrace.connectors.binlog.snapshot.progress import SnapshotProgress
 from tailrace.events.event_settings import EventSettings
@@ -36,7 +36,7 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
 
     `connect` opens a session without a limit for its statements; `admit` gives a schema its events' key; `place` makes
     a position of the log from a point and the offset before it. `latest` returns the place of the latest change that
-    was delivered.
+    was delivered. `altered`: see TableSnapshots.
     """
 
     def __init__(
@@ -49,13 +49,14 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         parallelism: int,
         runtime: Runtime,
         latest: Callable[[], RowOrigin | None],
+        altered: Altered | None,
     ) -> None:
         self._config, self._settings = config, settings
         self._runtime = runtime
         self._place, self._latest = place, latest
         self._parallelism = parallelism
         self._make: Callable[[], TableSnapshots] = lambda: TableSnapshots(
-            config, settings, connect, admit, parallelism, runtime
+            config, settings, connect, admit, parallelism, runtime, altered
         )
         self._chunks = self._make()
         self.notifications = TableNotifications(config, runtime, lambda: self._chunks.failing)

@@ -20,11 +20,13 @@ from tailrace.connectors.binlog.log.indexing import Indexer
 from tailrace.connectors.binlog.log.position import BinlogPosition, number_of
 from tailrace.connectors.binlog.log.row_log import BinlogRowLog
 from tailrace.connectors.binlog.log.schema_changes import task as schema_task
+from tailrace.connectors.binlog.log.statements import LogEnd, statements
 from tailrace.connectors.binlog.log.takeover import position_of
 from tailrace.connectors.binlog.log_session import BinlogLogSession, parallelism
 from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.binlog.schema import catalog
-from tailrace.connectors.binlog.schema.first_definitions import initial_state, opened
+from tailrace.connectors.binlog.schema.definitions import may_alter
+from tailrace.connectors.binlog.schema.first_definitions import initial_state, opened, wanted
 from tailrace.connectors.binlog.server.connection import connect, dialect_of, is_gone, rows, server_id
 from tailrace.connectors.binlog.server.errors import explained
 from tailrace.connectors.binlog.setup.prerequisites import misspelt, unmatched_lists
@@ -104,6 +106,8 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
             parallelism(config),
             outside.runtime,
             lambda: None if self.incremental is None else self.incremental.latest,
+            # without a log behind the snapshot nobody needs the right to read it
+            self._altered if snapshot_mode(config).streams else None,
         )
 
     def _incremental(self) -> Incremental | None:
@@ -197,18 +201,33 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         session = self._connect()
         if self._config["capture.start.offset"]:
             return self._taken_over(session, self._config["capture.start.offset"])
+        begin = identify(session).position()
         before = initial_state(session, self._config)
         for _ in range(_TRIES):
             position = identify(session).position()
             # behind the position: one that is prepared now would be committed without its rows
             refuse_prepared(session)
             behind = initial_state(session, self._config)
-            if before == behind:
+            is_same = before == behind and begin.server == position.server
+            if is_same and not self._altered((begin.file, begin.end), (position.file, position.end)):
                 return BinlogOffset(position, schemas=behind.to_text())
-            before = behind
+            begin, before = position, behind
         raise ConnectionFailed(
             "Tables were altered each time that their definitions were read.", "Start again when that is over."
         )
+
+    def _altered(self, begin: LogEnd, end: LogEnd) -> bool:
+        """Return True if the log between two places has, or may have, a statement that alters a table whose definition
+        is kept: a table that was altered and altered back looks unaltered."""
+        if begin == end:
+            return False
+        # a snapshot may stand a little before the end that the server told before
+        begin, end = sorted((begin, end), key=lambda place: (number_of(place[0]), place[1]))
+        dump = self._outside.connect(self._config, dump=True)
+        is_mariadb = self._dialect.name == "mariadb"
+        found = statements(dump, begin, end, is_mariadb=is_mariadb, runtime=self._outside.runtime)
+        keeps = wanted(self._config)
+        return found is None or any(may_alter(one, self._dialect, keeps) for one in found)
 
     def _taken_over(self, session: Connection[Any], text: str) -> BinlogOffset:
         """Return the offset behind one that Debezium has stored. The tables are as they are now, in doubt until the log

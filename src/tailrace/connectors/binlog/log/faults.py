@@ -38,6 +38,13 @@ _AGAIN = "Delete the checkpoint to start again with a snapshot."
 
 def demand_executed(server: ServerIdentity, position: BinlogPosition, is_same: bool) -> None:
     """Raise PositionLost if the server has not executed what was read, or no longer has the log of what follows."""
+    if server.counts_alone and not is_same:
+        raise PositionLost(
+            "This server is another node of a Galera cluster, whose nodes number their transactions each by itself "
+            "(wsrep_gtid_mode=OFF): the ids that were read mean nothing here.",
+            "Connect to the node that was read, or delete the checkpoint to start again with a snapshot. Set "
+            "wsrep_gtid_mode, log_slave_updates and the same wsrep_gtid_domain_id on all nodes.",
+        )
     if server.is_mariadb:
         mine, theirs = MariadbGtids(position.resumes.gtids), MariadbGtids(server.executed)
         if not theirs.contains(mine):

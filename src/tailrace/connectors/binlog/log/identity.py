@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 _WANTED = (
     "version", "log_bin", "binlog_format", "binlog_row_image", "server_uuid", "server_id", "gtid_mode", "gtid_purged",
-    "gtid_executed", "gtid_binlog_pos", "hostname", "port",
+    "gtid_executed", "gtid_binlog_pos", "hostname", "port", "wsrep_on", "wsrep_gtid_mode",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
     """A server: its UUID (of a MariaDB, which has none, its id and address), the transactions that it has executed and
-    those that its log no longer has, and the end of its log."""
+    those that its log no longer has, and the end of its log. `counts_alone`: it is a node of a cluster whose nodes give
+    the same ids to different transactions."""
 
     is_mariadb: bool
     uuid: str
@@ -31,6 +32,7 @@ class ServerIdentity:
     has_gtids: bool
     file: str
     end: int
+    counts_alone: bool = False
 
     def position(self) -> BinlogPosition:
         """Return the end of the server's log."""
@@ -61,12 +63,18 @@ def identify(connection: Connection[Any]) -> ServerIdentity:
             (shown,) = cursor.fetchone() or (None,)
         executed = str(MariadbGtids(given.get("gtid_binlog_pos", "") if shown is None else str(shown)))
         name = f"{given.get('server_id')}@{given.get('hostname')}:{given.get('port')}"
-        return ServerIdentity(True, name, executed, "", True, file, end)
+        return ServerIdentity(True, name, executed, "", True, file, end, counts_alone(given))
     has_gtids = given.get("gtid_mode", "OFF").upper() == "ON"
     # the fifth column is of the same moment as the position
     shown = str(row[4]) if len(row) > 4 and row[4] is not None else given.get("gtid_executed", "")
     executed, purged = (str(MysqlGtids(text.replace("\n", ""))) for text in (shown, given.get("gtid_purged", "")))
     return ServerIdentity(False, given.get("server_uuid", ""), executed, purged, has_gtids, file, end)
+
+
+def counts_alone(given: Mapping[str, str]) -> bool:
+    """Return True for a node of a Galera cluster of MariaDB that counts transactions by itself."""
+    is_on = {name: given.get(name, "OFF").upper() in ("ON", "1") for name in ("wsrep_on", "wsrep_gtid_mode")}
+    return is_on["wsrep_on"] and not is_on["wsrep_gtid_mode"]
 
 
 def log_end(connection: Connection[Any], version: str, is_mariadb: bool) -> tuple[Any, ...]:

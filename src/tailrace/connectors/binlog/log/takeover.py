@@ -135,9 +135,7 @@ def _within(
                     consumed = one.changes() + offset.rows
                     return replace(behind, start=one.start, consumed=consumed, gtid=one.gtid)
                 indexer.add(buffer, [(begin, end)])
-                step = indexer.step()
-                if step is not None:
-                    indexer.keep(step)
+                indexer.pass_over()
                 if one is not None and indexer.unfinished is None:
                     if seen == offset.events and not offset.rows and _is_place(one, offset):
                         return _behind(behind, one, indexer.read_to[1])

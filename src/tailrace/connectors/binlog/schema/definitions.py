@@ -383,8 +383,7 @@ class Definitions:
             # the form changes when the statement is committed
             return NO_OUTCOME
         status = settings_of(statement.status)
-        sql = statement.sql.decode(_codec(status), "replace")
-        reading = SqlSettings(status.ansi_quotes, status.no_backslashes, self.dialect.name == "mariadb")
+        sql, reading = _text(statement, status, self.dialect)
         try:
             if self._is_data(sql, reading):
                 return self._data(sql, statement.database, reading, at)
@@ -713,6 +712,41 @@ class Definitions:
                     "a snapshot, since these changes are in no row of the log.",
                 )
         return NO_OUTCOME
+
+
+def may_alter(statement: Statement, dialect: Dialect, keeps: Callable[[str, str], bool]) -> bool:
+    """Return True if a statement alters, or may alter, one of the tables whose definitions are kept."""
+    if statement.alters in ("start", "rollback"):
+        return False
+    sql, reading = _text(statement, settings_of(statement.status), dialect)
+    try:
+        parsed = parse(sql, statement.database, reading)
+    except Unparsable:
+        return True
+    return any(_may_touch(one, keeps) for one, _ in parsed)
+
+
+def _may_touch(one: Parsed, keeps: Callable[[str, str], bool]) -> bool:
+    if isinstance(one, (OtherStatement, TruncateTable)):
+        return False
+    if isinstance(one, DatabaseChange):
+        return True
+    if isinstance(one, (CreateTable, DropTables)) and one.temporary:
+        return False
+    if isinstance(one, RenameTables):
+        names = [name for pair in one.pairs for name in pair]
+    elif isinstance(one, DropTables):
+        names = [*one.names]
+    else:
+        names = [one.name, *([one.renamed] if isinstance(one, AlterTable) and one.renamed else [])]
+    # the server may keep names in lower case
+    return any(keeps(*name) or keeps(name[0].lower(), name[1].lower()) for name in names)
+
+
+def _text(statement: Statement, status: SessionSettings, dialect: Dialect) -> tuple[str, SqlSettings]:
+    """Return a statement's text, and how it is read."""
+    reading = SqlSettings(status.ansi_quotes, status.no_backslashes, dialect.name == "mariadb")
+    return statement.sql.decode(_codec(status), "replace"), reading
 
 
 def _is_copy(origin: Name, name: Name) -> bool:

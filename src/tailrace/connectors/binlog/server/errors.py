@@ -199,7 +199,9 @@ def refused(error: Exception) -> TailraceError:
     number = number_of(error)
     if number in (1236, 1381):
         return dump_error(text_of(error))
-    if number in _LOST or (number == 0 and not isinstance(error, ValueError)):
+    # numbers of the socket's own errors are those of the operating system
+    is_socket = isinstance(error, OSError)
+    if is_socket or number in _LOST or (number == 0 and not isinstance(error, ValueError)):
         return ConnectionFailed(f"The session with the server failed: {_words(error)}.", _AGAIN)
     if number in _CUT_OFF:
         return StatementCutOff(
@@ -223,7 +225,7 @@ def refused(error: Exception) -> TailraceError:
 
 
 def _words(error: Exception) -> str:
-    number = number_of(error)
+    number = 0 if isinstance(error, OSError) else number_of(error)
     return f"error {number}" if number else type(error).__name__
 
 

@@ -18,6 +18,7 @@ from tailrace.config.filters import table_name
 from tailrace.connectors import advice, findings
 from tailrace.connectors.binlog.dialect import MYSQL
 from tailrace.connectors.binlog.log.form import form_of
+from tailrace.connectors.binlog.log.identity import counts_alone
 from tailrace.connectors.binlog.log.position import BinlogPosition
 from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.binlog.schema import catalog
@@ -40,7 +41,8 @@ CHECKPOINT = "checkpoint"
 _VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "server_id", "gtid_mode",
     "log_slave_updates", "log_replica_updates", "binlog_expire_logs_seconds", "expire_logs_days",
-    "binlog_rows_query_log_events", "binlog_annotate_row_events", "innodb_autoinc_lock_mode",
+    "binlog_rows_query_log_events", "binlog_annotate_row_events", "innodb_autoinc_lock_mode", "wsrep_on",
+    "wsrep_gtid_mode",
 )  # fmt: skip
 _TRANSACTIONAL = ("INNODB", "NDB", "NDBCLUSTER", "ROCKSDB", "TOKUDB", "")
 _DAY = 86_400
@@ -233,6 +235,13 @@ class _Inspection:
                 "Transactions have no ids (gtid_mode): after a failover the position in the other server's log is "
                 "unknown.",
                 "Switch GTIDs on: enforce_gtid_consistency=ON, then gtid_mode step by step to ON.",
+            )  # fmt: skip
+        if counts_alone(self.of):
+            yield Finding(
+                "warning", "transactions",
+                "The nodes of this Galera cluster number their transactions each by itself (wsrep_gtid_mode=OFF): the "
+                "pipeline cannot go on at another node.",
+                "Set wsrep_gtid_mode=ON, log_slave_updates=ON and the same wsrep_gtid_domain_id on all nodes.",
             )  # fmt: skip
         own = self.of.get("server_id", "")
         given = self.config["database.server.id"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.binlog.log.schema_changes import snapshot_records
+from tailrace.connectors.binlog.log.statements import LogEnd
 from tailrace.connectors.binlog.schema import catalog, first_definitions
 from tailrace.connectors.binlog.schema.catalog import Created
 from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
@@ -23,7 +24,7 @@ from tailrace.connectors.binlog.server.connection import dialect_of
 from tailrace.connectors.binlog.server.errors import number_of
 from tailrace.connectors.binlog.snapshot import division
 from tailrace.connectors.binlog.snapshot.keys import Key, key_columns, literal, qualified, where, within
-from tailrace.connectors.binlog.snapshot.point import HeldPoint, Point, PointTaking, RowOrigin
+from tailrace.connectors.binlog.snapshot.point import HeldPoint, Point, PointTaking, RowOrigin, end_of_log
 from tailrace.connectors.binlog.snapshot.progress import SnapshotProgress
 from tailrace.connectors.binlog.snapshot.relay import Relay, TaskQuery, text_of_rows
 from tailrace.connectors.binlog.snapshot.result import rows, run
@@ -55,10 +56,15 @@ _FORM = (
 )
 
 
+Altered = Callable[[LogEnd, LogEnd], bool]
+"""Returns True if the log between two places has, or may have, a statement that alters a table."""
+
+
 class TableSnapshots:
     """The snapshots of one query, at most one at a time.
 
     `connect` opens a session without a limit for its statements; `admit` checks a schema and gives it its events' key.
+    `altered` looks into the log between two looks at the tables; None if no log is read behind the snapshot.
     All methods raise TailraceError and the driver's errors.
     """
 
@@ -70,8 +76,10 @@ class TableSnapshots:
         admit: Callable[[TableSchema], TableSchema],
         parallelism: int,
         runtime: Runtime,
+        altered: Altered | None = None,
     ) -> None:
         self._config, self._settings = config, settings
+        self._altered = altered
         self._connect, self._admit = connect, admit
         self._parallelism = parallelism
         self._exact = is_exact(settings)
@@ -162,6 +170,7 @@ class TableSnapshots:
         """Take a point at which the definitions of all tables are known."""
         control = self._connect()
         try:
+            begin = self._end(control)
             before = first_definitions.read_tables(control, self._config)
             for _ in range(_ATTEMPTS):
                 self.close()
@@ -171,7 +180,10 @@ class TableSnapshots:
                 chosen = self._names(captured)
                 self._held = self._taking.take(self._parallelism, chosen)
                 before = first_definitions.read_tables(control, self._config)
-                if _same(before, (found, doubtful)):
+                end = self.point.file, self.point.pos
+                is_altered = self._altered is not None and self._altered(begin, end)
+                begin = end
+                if _same(before, (found, doubtful)) and not is_altered:
                     schemas = (self._admit(schema_of(one.table)) for one in captured.values())
                     self._tables = {str(one.id): one for one in schemas}
                     self._statements = self._overrides()
@@ -187,6 +199,13 @@ class TableSnapshots:
             f"Tables were altered at each of {_ATTEMPTS} attempts to take a snapshot of them.",
             "Start again when no schema change is running.",
         )
+
+    def _end(self, session: Connection[Any]) -> LogEnd:
+        """Return the end of the log, if it is needed."""
+        if self._altered is None:
+            return "", 0
+        file, pos, _ = end_of_log(session)
+        return file, pos
 
     def _demand(self, doubtful: Mapping[Name, str]) -> None:
         for name, why in doubtful.items():
