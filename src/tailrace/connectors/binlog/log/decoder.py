@@ -324,6 +324,8 @@ def _integers(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, si
 
 def _decimals(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, size: int, values: int) -> pa.Array:
     precision, scale = form.meta >> 8, form.meta & 255
+    if values and scale > precision:
+        raise DecodeError("A table map of the log has a decimal with more digits behind its point than in all.")
     return _written(
         form, data, starts, lengths, values * (precision + 12),
         lambda out, offsets: value_kernels.decimals(data, starts, lengths, precision, scale, out, offsets),
