@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 
 import tailrace
 from bench.drain import frame
-from bench.workload import Workload, server
+from bench.workload import Workload, server, wait
 from tailrace.config.files import RunConfig, SinkConfig
 from tailrace.connectors import signalling
 from tailrace.connectors.registry import parse
@@ -128,6 +128,7 @@ def main(words: Sequence[str] | None = None) -> None:
                 )  # fmt: skip
                 listener.start()
                 with closing(listener), load(workload):
+                    wait(lambda: bool(_arrived), "no change arrives", 300)
                     time.sleep(asked.seconds)
                     began = time.time()
                     time.sleep(asked.seconds)
