@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from tailrace.columns.batch import ChangeBatch
@@ -18,6 +18,7 @@ from tailrace.connectors.postgres.snapshot import session, tasks
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal, SnapshotTask
 from tailrace.errors import ConnectionFailed, PrerequisiteError
 from tailrace.events import record_assembly
+from tailrace.log.rows import small_tables
 from tests.simulation.database import NAMES, SIGNALS, Database
 from tests.simulation.history import History, Segments
 from tests.simulation.log import BEGIN_LSN, UNCHANGED, Reading, Transaction
@@ -426,6 +427,11 @@ def small_chunks() -> Iterator[None]:
             (session, "LEAST_CHUNK_PAGES", 1),
             (tasks, "KeptConnection", Kept),
             (record_assembly, "to_rows", lambda batch, settings, form: _reads(batch)),
+            (
+                small_tables,
+                "records_of_reads",
+                lambda batches, settings, form: chain.from_iterable(map(_reads, batches)),
+            ),
         ):
             stack.enter_context(replaced(owner, name, value))
         yield

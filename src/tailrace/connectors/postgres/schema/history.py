@@ -126,8 +126,9 @@ class Attributes:
                 ]
                 for kind in self.types
             ],
-            *([self.file, self.highest, list(self.kinds), self.past_file, self.written]
-              if self.file or self.highest else []),
+            *([self.file, self.highest, list(self.kinds), self.past_file] if self.file or self.highest else []),
+            # only where it is known: Spark compares offsets of earlier versions by their text
+            *([self.written] if self.written and (self.file or self.highest) else []),
         ]  # fmt: skip
 
     @classmethod
