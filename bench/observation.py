@@ -65,7 +65,7 @@ _PATCHES = {"metrics/tally.py": _TALLY, "metrics/reports.py": _REPORTS, "spark/m
 
 def switchable(folder: Path) -> None:
     """Write a copy of this checkout into `folder`, whose metrics have a switch."""
-    for name in ("src", "bench", "tests"):
+    for name in ("src", "bench", "tests", "tdsserver", "tools"):
         shutil.copytree(HERE / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "cases", "*.egg-info"))
     for name, patch in _PATCHES.items():
         with (folder / "src" / "tailrace" / name).open("a", encoding="utf-8") as file:
