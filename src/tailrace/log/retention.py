@@ -89,18 +89,15 @@ Retaining = Callable[[Config], LogRetention]
 """Asks a server, over a connection of its own. Raises TailraceError or the driver's errors."""
 
 
-class LogMargin:
-    """The levels of a log that its server keeps for a time, whether or not a pipeline has read it.
+class LogLevel:
+    """The level of what a pipeline does about a log that its server does not keep for ever.
 
-    A thread that asks the server now and then calls `heed`. The planner's thread asks `holds_back` before a window of
-    an incremental snapshot, and calls `demand` in each call of the query.
+    A thread looks at the server now and then, and sets the level. The planner's thread asks `holds_back` before a
+    window of an incremental snapshot, and calls `demand` in each call of the query.
     """
 
-    def __init__(self, config: Config, runtime: Runtime) -> None:
-        self._config, self._runtime = config, runtime
+    def __init__(self) -> None:
         self._level = FINE
-        # the seconds behind at the latest look, and the time of it
-        self._before: tuple[float, float] | None = None
         self._failure: PrerequisiteError | None = None
         self._news: deque[Notification] = deque()
 
@@ -110,7 +107,7 @@ class LogMargin:
         return self._level >= PAUSED
 
     def demand(self) -> None:
-        """Raise PrerequisiteError if the pipeline has reached `log.stop.percent`."""
+        """Raise PrerequisiteError if the threshold has been reached at which the pipeline ends."""
         if self._failure is not None:
             raise self._failure
 
@@ -119,6 +116,28 @@ class LogMargin:
         while self._news:
             yield self._news.popleft()
 
+    def _reached(self, percent: float | None, warns: float, pauses: float) -> int:
+        """Return the level at a percentage, by the thresholds of a warning and of a pause; 0: there is none. Without a
+        percentage it is FINE."""
+        found = FINE
+        for level, threshold in ((WARNED, warns), (PAUSED, pauses)):
+            if threshold and percent is not None and percent >= threshold - (BACK if self._level >= level else 0):
+                found = level
+        return found
+
+
+class LogMargin(LogLevel):
+    """The level of a log that its server keeps for a time, whether or not a pipeline has read it.
+
+    The thread that asks the server calls `heed`.
+    """
+
+    def __init__(self, config: Config, runtime: Runtime) -> None:
+        super().__init__()
+        self._config, self._runtime = config, runtime
+        # the seconds behind at the latest look, and the time of it
+        self._before: tuple[float, float] | None = None
+
     def heed(self, found: LogRetention) -> LogRetention:
         """Return what a server keeps with the pipeline's level; report a level that has changed."""
         # the log of a new server may span no time yet
@@ -126,7 +145,7 @@ class LogMargin:
         if found.lasts_s is None or behind_s is None:
             self._level = FINE
             return found
-        level = self._level_of(percent)
+        level = self._reached(percent, self._config["log.warn.percent"], self._config["log.pause.percent"])
         was, self._level = self._level, level
         falls_back = self._falls_back(behind_s)
         if level != was:
@@ -150,14 +169,6 @@ class LogMargin:
         before, now = self._before, self._runtime.monotonic()
         self._before = (behind_s, now)
         return before is not None and 0 <= behind_s - before[0] <= 2 * (now - before[1])
-
-    def _level_of(self, percent: float) -> int:
-        found = FINE
-        for level, option in ((WARNED, "log.warn.percent"), (PAUSED, "log.pause.percent")):
-            threshold: int = self._config[option]
-            if threshold and percent >= threshold - (BACK if self._level >= level else 0):
-                found = level
-        return found
 
     def _note(self, found: LogRetention, level: int) -> None:
         lasts_s, behind_s = found.lasts_s or 0.0, found.behind_s or 0.0

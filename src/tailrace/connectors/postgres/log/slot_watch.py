@@ -6,15 +6,14 @@ import functools
 import logging
 import uuid
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tailrace.connectors.postgres.log import retention
 from tailrace.connectors.postgres.log.retention import Rate, SlotLog
 from tailrace.errors import PrerequisiteError
-from tailrace.log.retention import BACK, FINE, LEVELS, PAUSED, STOPPED, WARNED, LogRetention
+from tailrace.log.retention import LEVELS, PAUSED, STOPPED, WARNED, LogLevel, LogRetention
 from tailrace.process.runtime import Event, Runtime, Thread
 from tailrace.snapshot.incremental import Notification
 
@@ -24,26 +23,23 @@ if TYPE_CHECKING:
 log = logging.getLogger("tailrace")
 
 
-class SlotWatch:
-    """The levels of one query's slot, on a session and a thread of its own.
+class SlotWatch(LogLevel):
+    """The level of one query's slot, found on a session and a thread of its own.
 
     The thread starts with `start`, and looks every `slot.watch.interval.ms`. A look that fails is repeated at the next
-    interval: the reader of the log reports lost servers. The planner's thread asks `holds_back` before a window of an
-    incremental snapshot, and calls `demand` in each call of the query.
+    interval: the reader of the log reports lost servers.
     """
 
     def __init__(
         self, config: Mapping[str, Any], connect: Callable[[], psycopg.Connection[Any]], runtime: Runtime
     ) -> None:
+        super().__init__()
         self._config = config
         self._connect = connect
         self._runtime = runtime
         self._interval: float = config["slot.watch.interval.ms"] / 1000
         self._rate = Rate()
-        self._level = FINE
         self._before: SlotLog | None = None
-        self._failure: PrerequisiteError | None = None
-        self._news: deque[Notification] = deque()
         self.seen: LogRetention | None = None
         """The slots of the server at the latest look; None before the first, and while a look fails."""
         self._closed = runtime.event()
@@ -56,21 +52,6 @@ class SlotWatch:
             self._thread = self._runtime.start(run, "tailrace-slot")
             # a planner that nobody closes must not leave its thread and its session behind
             weakref.finalize(self, self._closed.set)
-
-    @property
-    def holds_back(self) -> bool:
-        """True while an incremental snapshot must read no further."""
-        return self._level >= PAUSED
-
-    def demand(self) -> None:
-        """Raise PrerequisiteError if the slot has reached `slot.stop.percent`."""
-        if self._failure is not None:
-            raise self._failure
-
-    def news(self) -> Iterator[Notification]:
-        """Yield a notification for each level that the thread has reported since the last call."""
-        while self._news:
-            yield self._news.popleft()
 
     def close(self) -> None:
         self._closed.set()
@@ -107,13 +88,8 @@ class SlotWatch:
             self._failure = self._stopped(connection, slot, stop)
 
     def _level_of(self, slot: SlotLog) -> int:
-        config, percent = self._config, slot.percent
-        found = FINE
-        for level, option in ((WARNED, "slot.warn.percent"), (PAUSED, "slot.pause.percent")):
-            threshold: float = config[option]
-            kept = threshold - (BACK if self._level >= level else 0)
-            if threshold and percent is not None and percent >= kept:
-                found = level
+        config = self._config
+        found = self._reached(slot.percent, config["slot.warn.percent"], config["slot.pause.percent"])
         left = self._rate.seconds_left(slot)
         ahead = config["slot.warn.ahead.ms"] / 1000 * (1.2 if self._level >= WARNED else 1)
         return max(found, WARNED) if left is not None and left < ahead else found
