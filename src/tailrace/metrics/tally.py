@@ -151,8 +151,8 @@ def _unavailable(image: Image) -> int:
 
 @dataclass(slots=True)
 class SinkCounts:
-    """What the single writer of a sink has met since the start: waits for another try, and records that the destination
-    refuses. Driver."""
+    """Counts of a sink with a single writer since the start: `retries` are waits before another try, `refused` are
+    records that the destination refuses. Driver."""
 
     sink: str
     retries: int = 0

@@ -45,9 +45,8 @@ _log = logging.getLogger("tailrace")
 class Monitor:
     """Observes the pipeline of a configuration. As a context manager it shows the pipeline, and at last why it ended.
 
-    `written` names the datasets of the sink for lineage, `sink` has its counts if it has some. The
-    constructor opens the port of the HTTP server, if there is
-    one. It raises ConfigError if that fails.
+    `written` names the datasets of the sink for lineage; `sink` has its counts, if it has any. The constructor opens
+    the port of the HTTP server, if there is one. It raises ConfigError if that fails.
     """
 
     def __init__(self, run: RunConfig, written: Written = lambda *_: None, sink: SinkCounts | None = None) -> None:

@@ -50,6 +50,8 @@ class OneWriter(Sink):
 
     delivery = "at least once"
 
+    counts: SinkCounts
+
     def __init__(self, settings: Settings, size: int) -> None:
         self._size = size
         self._letters = DeadLetters(settings)
@@ -102,7 +104,6 @@ class OneWriter(Sink):
 
     def wait(self, seconds: float) -> None:
         """Sleep before the next try. Raises Interrupted as soon as the query is being stopped."""
-        assert self.counts is not None
         self.counts.retries += 1
         end = time.monotonic() + seconds
         while True:
@@ -118,7 +119,6 @@ class OneWriter(Sink):
 
         `remedy` is told besides the remedies that hold for every record.
         """
-        assert self.counts is not None
         self.counts.refused += 1
         if not self._letters:
             raise SinkError(
