@@ -12,6 +12,7 @@ from tailrace.connectors.changetables.dialect import CaptureTable
 from tailrace.connectors.db2 import verify_source
 from tailrace.connectors.db2.server import health
 from tailrace.connectors.db2.server.catalog import Catalog
+from tailrace.connectors.db2.server.connection import RightLacking
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
 
 CAPTURES = [
@@ -50,3 +51,12 @@ def test_a_server_without_such_controls_has_none() -> None:
     assert catalog(error=PrerequisiteError("There is no SYSCAT.TABLES.", "")).controlled() == set()
     with pytest.raises(ConnectionFailed):
         catalog(error=ConnectionFailed("It is gone.", "")).controlled()
+
+
+def test_a_catalog_that_the_user_may_not_read_is_told_and_nothing_is_compared() -> None:
+    refused = catalog(error=RightLacking("Db2 refuses a statement.", "Give the user the rights that it lacks."))
+    (found,) = health.hidden([cast(Any, SimpleNamespace(schema="S", table="OPEN"))], refused)
+    assert (found.level, found.remedy) == ("warning", "grant select on SYSCAT.TABLES to …")
+    session = cast(Any, SimpleNamespace(catalog=lambda: refused))
+    with pytest.raises(RightLacking):
+        verify_source._demand(session, CAPTURES[:1])

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tailrace.columns.table import Column, TableId
-from tailrace.connectors.db2.server.connection import Connection
+from tailrace.connectors.db2.server.connection import Connection, RightLacking
 from tailrace.connectors.db2.values.declaration import LOBS, TYPES, modifier, type_name
 from tailrace.errors import ConnectionFailed, TailraceError
 
@@ -118,11 +118,11 @@ class Catalog:
         """Return the tables of which some rows or values are hidden from some users: by row permissions, column masks
         or label-based access control.
 
-        Empty if the server has no such catalog.
+        Empty if the server has no such catalog. Raises RightLacking if the user may not read it.
         """
         try:
             rows = self._connection.rows(_CONTROLLED)
-        except ConnectionFailed:
+        except (ConnectionFailed, RightLacking):
             raise
         except TailraceError:
             return set()

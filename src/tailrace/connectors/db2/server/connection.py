@@ -58,6 +58,10 @@ def driver() -> ModuleType:
     return module
 
 
+class RightLacking(PrerequisiteError):
+    """The user lacks a right for a statement."""
+
+
 class Connection:
     """A connection to Db2, used by one thread at a time. Each statement commits by itself outside of a transaction.
 
@@ -228,7 +232,7 @@ class Connection:
         if code in _LOST or state[:2] in ("08", "58") or state in ("40003", "55032") or not state:
             return ConnectionFailed(f"The session with Db2 failed: {text}.", "Start again when it is back.")
         if state in ("42501", "42502", "42506", "42508"):
-            return PrerequisiteError(f"Db2 refuses a statement: {text}.", "Give the user the rights that it lacks.")
+            return RightLacking(f"Db2 refuses a statement: {text}.", "Give the user the rights that it lacks.")
         if state[:2] == "42":
             return PrerequisiteError(
                 f"Db2 refuses a statement: {text}.", "Check whether a table or column was altered or dropped."

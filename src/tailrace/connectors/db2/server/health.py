@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tailrace.connectors.db2.server.catalog import Catalog
 from tailrace.connectors.db2.server.catalog import CatalogColumn as Found
+from tailrace.connectors.db2.server.connection import RightLacking
 from tailrace.connectors.db2.server.register import Registered
 from tailrace.connectors.findings import Finding, listed
 
@@ -72,8 +73,18 @@ def states(registered: Iterable[Registered]) -> Iterator[Finding]:
 
 
 def hidden(registered: Sequence[Registered], catalog: Catalog) -> Iterator[Finding]:
-    """Yield a warning for tables of which a SELECT may show less than their changes."""
-    controlled = catalog.controlled() if registered else set()
+    """Yield a warning for tables of which a SELECT may show less than their changes, or if that cannot be told."""
+    try:
+        controlled = catalog.controlled() if registered else set()
+    except RightLacking:
+        yield Finding(
+            "warning",
+            "coverage",
+            "The user may not read SYSCAT.TABLES: nothing tells whether permissions, masks or labels hide rows or "
+            "values from it, which a snapshot would lack.",
+            "grant select on SYSCAT.TABLES to …",
+        )
+        return
     found = [f"{row.schema}.{row.table}" for row in registered if (row.schema, row.table) in controlled]
     if found:
         yield Finding(
