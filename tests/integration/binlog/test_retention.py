@@ -51,6 +51,7 @@ def test_an_oldest_file_that_is_purged_gives_way_to_the_next_one(
     database = make_mysql(MYSQL_8)
     before = retention(configured(database)).oldest_s
     assert before is not None
+    # files tell whole seconds: the next one must begin in another second than the first
     time.sleep(1 - time.time() % 1)
     turned_s = int(time.time())
     database.server.execute("flush binary logs")
