@@ -33,6 +33,13 @@ class ServerRefused(Exception):
         self.code, self.text = code, text
 
 
+def _closed() -> ConnectionFailed:
+    return ConnectionFailed(
+        "The server has closed the session that reads its log.",
+        "Start again with the same checkpoint when it is back: nothing is lost.",
+    )
+
+
 class Dump:
     """A running dump. `heartbeat` are the seconds after which an idle server sends a sign of life."""
 
@@ -99,7 +106,7 @@ class Dump:
         if self._receive():
             return True
         deadline = self._runtime.monotonic() + seconds
-        while True:
+        while not self._is_closed:
             left = deadline - self._runtime.monotonic()
             if left <= 0:
                 break
@@ -110,7 +117,7 @@ class Dump:
                 return True
             if self._bell.fileno() in ready and is_hurried():
                 return self._receive()
-        if self._runtime.monotonic() - self._heard > 3 * self._heartbeat + 10:
+        if not self._is_closed and self._runtime.monotonic() - self._heard > 3 * self._heartbeat + 10:
             raise ConnectionFailed("The server has sent nothing for a while, not even a heartbeat.")
         return False
 
@@ -130,10 +137,7 @@ class Dump:
                 # what has arrived may say why
                 self._is_closed = True
                 return False
-            raise ConnectionFailed(
-                "The server has closed the session that reads its log.",
-                "Start again with the same checkpoint when it is back: nothing is lost.",
-            )
+            raise _closed()
         self._filled += count
         self.received += count
         self._heard = self._runtime.monotonic()
@@ -147,7 +151,8 @@ class Dump:
     def take(self) -> tuple[bytearray, list[tuple[int, int]]]:
         """Return the bytes that have arrived, and where whole events lie in them. The rest is kept for the next call.
 
-        Raises ServerRefused for an error packet, and EOFError when the server has ended the dump.
+        Raises ServerRefused for an error packet, EOFError when the server has ended the dump, and ConnectionFailed when
+        the session was closed within a packet.
         """
         buffer, at, filled = self._buffer, self._at, self._filled
         found: list[tuple[int, int]] = []
@@ -175,6 +180,8 @@ class Dump:
             found.append((begin + 1, begin + length))
             at = begin + length
         if not found:
+            if self._is_closed:
+                raise _closed()
             return bytearray(), []
         rest = buffer[at:filled]
         self._buffer = bytearray(max(BUFFER_BYTES, 2 * len(rest)))

@@ -67,9 +67,10 @@ def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = Tr
     password = Credential.of(config).password()
 
     dialect = dialect_of(config)
-    # a socket without an answer for longer than the server may take has no server
     limit_ms = config["database.query.timeout.ms"] if limited and not dump else 0
-    patience = limit_ms / 1000 + 30 if limit_ms else None
+    # A server that answers later than its limit is gone. A dump keeps time itself, once its statements have run.
+    longest_ms = config["database.query.timeout.ms"] if dump else limit_ms
+    patience = longest_ms / 1000 + 30 if longest_ms else None
     login = max(1, -(-config["connection.validation.timeout.ms"] // 1000))
     try:
         session: Connection[Any] = pymysql.connect(
