@@ -29,9 +29,9 @@ def table(sql: str = MADE, name: Name = T) -> TableDefinition:
 class Log:
     """Definitions of a copy that begin with tables, and statements that they follow."""
 
-    def __init__(self, *tables: TableDefinition) -> None:
+    def __init__(self, *tables: TableDefinition, by_name: bool = False) -> None:
         start = State.of(tables or [table()], {"d": "utf8mb4"}, {})
-        following = FollowRules(empties=True)
+        following = FollowRules(empties=True, by_name=by_name)
         self.found = Definitions(
             MYSQL, lambda *name: True, lambda name: None, start=start, told=None, following=following
         )
@@ -246,6 +246,41 @@ def test_rows_that_go_with_partitions_are_told_of_each_table(
     log = Log()
     log.follow(statement)
     assert [text.split(":")[0] for text in warnings(caplog)] == tables
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+@pytest.mark.parametrize(
+    ("statements", "names"),
+    [
+        (("alter table t change a b int, change b a int",), "a, b"),
+        (("alter table t drop a, add a int",), "a"),
+        (("alter table t drop a", "alter table t add a int"), "a"),
+        (("alter table t rename column a to x", "alter table t rename column b to a, rename column x to b"), "a, b"),
+        (
+            ("create table _t_gho like t", "alter table _t_gho drop b, add b int", "rename table t to x, _t_gho to t"),
+            "b",
+        ),
+        (("alter table t rename column a to x", "alter table t rename column x to a"), ""),
+        (("alter table t drop a", "alter table t add c int"), ""),
+        (("alter table t modify a bigint after b",), ""),
+    ],
+)  # fmt: skip
+def test_names_of_other_columns_are_told_to_copies_that_know_no_more(
+    caplog: pytest.LogCaptureFixture, statements: tuple[str, ...], names: str, by_name: bool
+) -> None:
+    """A restart between any two statements changes nothing."""
+    log = Log(by_name=by_name)
+    for statement in statements:
+        again = Log(by_name=by_name)
+        again.found = Definitions(
+            MYSQL, lambda *name: True, lambda name: None, start=State.from_text(log.found.now.to_text()), told=None,
+            following=FollowRules(empties=True, by_name=by_name),
+        )  # fmt: skip
+        log = again
+        log.follow(statement)
+    told = [text for text in warnings(caplog) if text.startswith("d.t has other columns")]
+    assert len(told) == bool(by_name and names)
+    assert all(f"by the names {names} since" in text and "remedy: read d.t by a snapshot" in text for text in told)
 
 
 def test_alter_ignore_may_delete_rows(caplog: pytest.LogCaptureFixture) -> None:

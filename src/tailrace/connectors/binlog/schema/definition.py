@@ -139,7 +139,8 @@ class TableDefinition:
     `versioned`: MariaDB keeps former rows in it (WITH SYSTEM VERSIONING). `hidden`: columns of its rows in the log that
     no definition shows, behind the others.
     `number` identifies the table among all that had its name, and survives renames; `highest` is the largest number
-    that a column of it has had. Both are no part of what a statement says, and are not compared.
+    that a column of it has had. `gone` has names and numbers of columns that are gone, while copies that know columns
+    by their names may still have them. The three are no part of what a statement says, and are not compared.
     """
 
     database: str
@@ -153,6 +154,7 @@ class TableDefinition:
     hidden: int = 0
     number: int = field(default=0, compare=False)
     highest: int = field(default=0, compare=False)
+    gone: tuple[tuple[str, int], ...] = field(default=(), compare=False)
 
     @property
     def id(self) -> Name:
@@ -181,13 +183,14 @@ class TableDefinition:
             self.database, self.name, self.charset, self.comment, int(self.versioned), self.hidden, list(self.primary),
             [[index.name, list(index.columns), int(index.plain)] for index in self.unique],
             [column.to_json() for column in self.columns], self.number, self.highest,
+            *([list(map(list, self.gone))] if self.gone else ()),
         ]  # fmt: skip
 
     @classmethod
     def from_json(cls, fields: list[Any]) -> TableDefinition:
-        database, name, charset, comment, versioned, hidden, primary, unique, columns, number, highest = fields
+        database, name, charset, comment, versioned, hidden, primary, unique, columns, number, highest, *gone = fields
         return cls(
             database, name, tuple(map(ColumnDefinition.from_json, columns)), tuple(primary),
             tuple(Index(index, tuple(names), bool(plain)) for index, names, plain in unique), charset, comment,
-            bool(versioned), hidden, number, highest,
+            bool(versioned), hidden, number, highest, tuple((name, place) for name, place in (gone[0] if gone else ())),
         )  # fmt: skip

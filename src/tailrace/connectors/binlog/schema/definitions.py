@@ -26,6 +26,7 @@ from tailrace.connectors.binlog.schema.charsets import charset_of
 from tailrace.connectors.binlog.schema.ddl.evolution import (
     altered,
     numbered,
+    renumbered,
     resolved_table,
     rewritten,
     succeeding,
@@ -204,6 +205,7 @@ class FollowRules:
 
     - `rereads` (on.unknown.ddl): the catalog is asked for a table in doubt, too, though the log names no columns.
     - `empties`: the table of a copy is emptied when its source's table is dropped.
+    - `by_name`: copies know columns by their names alone.
     - `folds`: the server keeps names in lower case.
     - `unknown_rows` (inconsistent.schema.handling.mode): rows of an unknown form stop the query (`fail`), or are left
       out, with a warning (`warn`) or without (`skip`).
@@ -211,6 +213,7 @@ class FollowRules:
 
     rereads: bool = False
     empties: bool = False
+    by_name: bool = False
     folds: bool = False
     unknown_rows: str = "fail"
 
@@ -248,7 +251,7 @@ class Definitions:
         self._told = told
         self._keyed = keyed or (lambda table: table)
         self._rereads, self._empties, self._folds = following.rereads, following.empties, following.folds
-        self._unknown_rows = following.unknown_rows
+        self._by_name, self._unknown_rows = following.by_name, following.unknown_rows
         self._lock = threading.Lock()
         self._states: list[tuple[Place | None, State]] = [(None, start)]
         self._kept = 1
@@ -527,6 +530,7 @@ class Definitions:
                 "%s.%s: a statement at %s:%d may have changed the values of %s in existing rows, and the log has no "
                 f"event of that; {_SNAPSHOT}", *name, at.file, at.pos, ", ".join(changed), *name,
             )  # fmt: skip
+        table = self._with_names(name, before, table, at)
         if one.ignores and any(action.keys for action in one.actions) and self._captured(*name):
             _log.warning(
                 "%s.%s: ALTER IGNORE at %s:%d may have deleted rows, and the log has no event of that; remedy: "
@@ -538,6 +542,19 @@ class Definitions:
         target = self._name(one.renamed)
         self._change(at, self._moved(self.now.with_altered(table), [(name, target)], at))
         return [TableChange("ALTER", target, self.now.tables[target])]
+
+    def _with_names(self, name: Name, before: TableDefinition, after: TableDefinition, at: Place) -> TableDefinition:
+        """Return the altered table. Warn of names that are other columns' now, if copies know columns by name."""
+        if not self._by_name or not self._captured(*name):
+            return after
+        after, other = renumbered(before, after)
+        if other:
+            _log.warning(
+                "%s.%s has other columns by the names %s since %s:%d: swapped, or dropped and made again. Rows that "
+                f"are not written since keep the values of the earlier ones in copies; {_SNAPSHOT}",
+                *name, ", ".join(other), at.file, at.pos, *name,
+            )  # fmt: skip
+        return after
 
     def _drop(self, one: DropTables, at: Place) -> list[TableChange]:
         names = [self._name(name) for name in one.names]
@@ -592,6 +609,8 @@ class Definitions:
                         f"%s.%s: the table %s took its place at %s:%d, and what it has of the former rows %s; "
                         f"{_SNAPSHOT}", *name, origin[1], at.file, at.pos, why, *name,
                     )  # fmt: skip
+                elif taken is not None and table is not None:
+                    state = state.with_table(self._with_names(name, taken, table, at))
             else:
                 _log.warning(
                     "%s.%s: the table %s.%s was renamed to it at %s:%d, and the log has no event of its rows; remedy: "

@@ -113,6 +113,7 @@ def opened(
         following=FollowRules(
             rereads=config["on.unknown.ddl"] == "reread",
             empties=settings.copies,
+            by_name=settings.copy,
             folds=folds,
             unknown_rows=config["inconsistent.schema.handling.mode"],
         ),

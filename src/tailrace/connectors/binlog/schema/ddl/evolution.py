@@ -262,6 +262,15 @@ def rewritten(before: TableDefinition, after: TableDefinition, *, strict: bool) 
     return found
 
 
+def renumbered(before: TableDefinition, after: TableDefinition) -> tuple[TableDefinition, list[str]]:
+    """Return the table after an alteration with the names of the columns that are gone, and the names, sorted, that are
+    now those of other columns: swapped, or dropped and made again."""
+    known = {**dict(before.gone), **{column.name: column.number for column in before.columns if column.number}}
+    now = {column.name: column.number for column in after.columns if column.number}
+    gone = tuple((name, number) for name, number in known.items() if name not in now)
+    return replace(after, gone=gone), sorted(name for name in now if now[name] != known.get(name, now[name]))
+
+
 def _shape(column: ColumnDefinition) -> tuple[object, ...]:
     return column.words, column.length, column.scale, column.labels, column.charset
 
