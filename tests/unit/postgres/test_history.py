@@ -480,6 +480,26 @@ def test_a_column_that_came_with_a_new_file_is_known_though_an_earlier_message_h
     assert filled(evolve(relation("a", "g"), first, retyped_later, at(110), resent=True)[0]) == []
 
 
+@pytest.mark.parametrize(("file", "found"), [(8, ["g"]), (9, [])])
+def test_a_column_that_came_before_the_first_look_is_known_by_a_file_that_is_not_the_tables_first(
+    file: int, found: list[str]
+) -> None:
+    """A table is made, gets a generated column, and loses its expression, before the catalog is read."""
+    present = CatalogState(200, 5000, (shown(1, "a", 101), shown(2, "g", 108)), file=file, xmin=108)
+    first = evolve(relation("a"), None, present, at(105), resent=True)[0]
+    assert filled(first) == []
+    assert filled(evolve(relation("a", "g"), first, present, at(110), resent=True)[0]) == found
+
+
+def test_a_column_was_there_if_nobody_has_written_the_tables_row_since() -> None:
+    """The expression of a generated column is dropped after the message, which writes the row of the column alone."""
+    present = CatalogState(200, 5000, (shown(1, "a", 101), shown(2, "g", 108)), file=8, xmin=103)
+    before = evolve(relation("a"), None, present, at(105), resent=True)[0]
+    assert before.highest == 2
+    assert filled(evolve(relation("a", "g"), before, present, at(110), resent=True)[0]) == ["g"]
+    assert evolve(relation("a"), None, replace(present, xmin=107), at(105), resent=True)[0].highest == 1
+
+
 def test_a_new_file_that_another_type_explains_explains_no_new_column_after_it() -> None:
     """The catalog shows both alterations when the log brings the first one."""
     older = Attributes((ColumnFacts(1, "a"),), file=7, highest=1, kinds=(20,), past_file=7)

@@ -185,12 +185,14 @@ def evolve(
     if relation.replica_identity == "d":
         indexes = _keyed(indexes, [column.number for column in columns if column.name in flagged])
     types = _types(relation, older.types if older else (), present.types, judge)
-    there = [one.facts.number for one in present.columns if not judge.is_newer(one.xmin)]
+    # the catalog may show the file of a later statement, which gives a column another type
+    is_past = not judge.may_be_later(present.xmin)
+    # to add a column writes the table's row, too, while its own row may be written again, as by DROP EXPRESSION
+    was_there = is_past and present.xmin >= _FIRST_XID
+    there = [one.facts.number for one in present.columns if was_there or not judge.is_newer(one.xmin)]
     highest = max([*there, older.highest if older else 0], default=0)
     kinds = tuple(column.type_oid for column in relation.columns)
     file = present.file or (older.file if older else 0)
-    # the catalog may show the file of a later statement, which gives a column another type
-    is_past = not judge.may_be_later(present.xmin)
     written = older.written if older else 0
     for one in present.columns:
         if one.xmin >= _FIRST_XID and (not written or is_after(one.xmin, written)):
@@ -208,6 +210,8 @@ def evolve(
     )
     before = older.past_file if older.past_file > 0 and not is_retyped_later else older.file
     is_anew = bool(before) and file != before and not other_types
+    # No look has shown an earlier file. A table begins with the file of its own number, so it was written anew, too.
+    is_anew |= older.past_file == UNKNOWN_FILE and file not in (0, relation.relation_id) and not is_retyped_later
     columns = tuple(
         replace(one, filled=True, missing=None)
         if one.number not in known
