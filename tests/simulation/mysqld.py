@@ -539,7 +539,7 @@ class Socket:
             self._begin_behind(lambda one: executed.has(f"0-{one.source + 1}", one.number))
             return
         known = {files.name(number): number for number in range(files.first, len(files.contents))}
-        if name not in known or at > len(files.contents[known[name]]):
+        if name not in known or not _begins(files.contents[known[name]], at):
             self._fail()
             return
         self._file, self._at = known[name], at
@@ -591,6 +591,15 @@ class Socket:
             (length,) = struct.unpack_from("<I", content, self._at + 9)
             self._packet(b"\x00" + bytes(content[self._at : self._at + length]))
             self._at += length
+
+
+def _begins(content: bytes | bytearray, at: int) -> bool:
+    """Return True if an event of the file begins at a place, or the file ends there."""
+    place = 4
+    while place < at:
+        (length,) = struct.unpack_from("<I", content, place + 9) if place < len(content) else (at,)
+        place += length
+    return place == at
 
 
 def _made_up(kind: int, body: bytes) -> bytes:

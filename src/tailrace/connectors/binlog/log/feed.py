@@ -105,7 +105,7 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
         self.first_head = self.start
         self._sent = 0
         self._is_behind = False
-        self._pending: tuple[int, int, int] | None = None
+        self._pending = self._read
 
     # --- sessions ------------------------------------------------------------------------------------------------
 
@@ -178,27 +178,20 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
         step = self.indexer.step()
         file, at = self.indexer.read_to
         reached = self.epoch, number_of(file), at
+        # of a transaction that is open nothing counts, but everything before it does: a full spool may keep it open
+        begun = self.indexer.begun
+        read = reached if begun is None else (self.epoch, number_of(begun[0]), begun[1])
         if step is None:
-            if not self.indexer.is_open:
-                self._read = max(self._read, reached)
+            self._read = max(self._read, read)
         else:
-            # with an open transaction only what came before it has been read
-            last = step.run
-            ends = len(last.ends)
-            self._pending = None
-            if not self.indexer.is_open:
-                self._pending = reached
-            elif ends:
-                key = last.transactions.key(int(last.ends[-1]))
-                self._pending = key[0], key[1], int(last.end_at[-1])
+            self._pending = read
         self.head = max(self.head, reached)
         return step
 
     def keep(self, step: contracts.Step[BinlogPosition, Rows]) -> None:
         assert isinstance(step, IndexedStep)
         self.indexer.keep(step)
-        if self._pending is not None:
-            self._read = max(self._read, self._pending)
+        self._read = max(self._read, self._pending)
 
     def close(self) -> None:
         dump, self._dump = self._dump, None

@@ -366,8 +366,10 @@ class Indexer:
         return self._is_checked
 
     @property
-    def is_open(self) -> bool:
-        return self._open is not None
+    def begun(self) -> tuple[str, int] | None:
+        """File and place where the transaction that is being read begins; None between two."""
+        one = self._open
+        return None if one is None else (self._names[one.file], one.start)
 
     @property
     def unfinished(self) -> Unfinished | None:
