@@ -28,6 +28,11 @@ def placeholder_fault(text: str) -> str:
 TIMEOUT = Option("connection.validation.timeout.ms", Kind.INTEGER,
                  "Longest time to connect, in ms; unset: connect.timeout.ms.", check=at_least(1000))  # fmt: skip
 
+COMMANDS = Option("table.commands", Kind.TEXT,
+                  "Response at the start if the lists were edited since tailrace tables has added or removed tables, "
+                  "and contradict that: an error, or the one of the two that holds.", "fail",
+                  choices=("fail", "lists", "commands"))  # fmt: skip
+
 LISTS = (
     Option("schema.include.list", Kind.EXPRESSIONS, "Schemas to capture.", [],
            deprecated_names=("schema.whitelist",)),

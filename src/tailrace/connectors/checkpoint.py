@@ -94,13 +94,20 @@ def stored_offset(directory: Path | None) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def stored_commands(config: Config) -> TableCommands:
+    """Return the tables that were added to a pipeline and removed from it while it ran.
+
+    Raises ConfigError if the lists contradict the checkpoint.
+    """
+    progress = (stored_offset(checkpoint_directory(config)) or {}).get("progress", {})
+    return settled(TableCommands.from_json(progress["tables"]) if "tables" in progress else NO_COMMANDS, config)
+
+
 def table_filter(config: Config) -> TableFilter:
     """Return the lists of a pipeline, with the tables that were added and removed while it ran.
 
     Raises ConfigError if the lists contradict the checkpoint.
     """
-    progress = (stored_offset(checkpoint_directory(config)) or {}).get("progress", {})
-    stored = TableCommands.from_json(progress["tables"]) if "tables" in progress else NO_COMMANDS
-    commands, found = settled(stored, config), TableFilter(config)
+    commands, found = stored_commands(config), TableFilter(config)
     found.overrule(commands.added, commands.removed)
     return found

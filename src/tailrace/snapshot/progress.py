@@ -89,3 +89,13 @@ class Progress:
 
 
 NO_PROGRESS = Progress()
+
+
+def read_through(before: Progress, now: Progress) -> set[str]:
+    """Return the tables of which snapshots have read all rows, known in the batch after the progress `before`.
+
+    That batch's own windows do not count: they may still be read again.
+    """
+    read = {*before.done, *(str(one) for one in before.reading if one.filter is None)}
+    going = [one for state in (now.before, now.state) if state is not None for one in state.collections]
+    return read - {str(one) for one in going}

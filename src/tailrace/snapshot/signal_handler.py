@@ -141,6 +141,14 @@ class SignalHandler:
         fresh = [table for table in fresh if table not in refused]
         if not fresh:
             return progress, before, []
+        again = [table for table in fresh if table in progress.commands.removed]
+        if again:
+            log.warning(
+                "signal %s: rows that were deleted since %s was removed stay in copies; remedy: tailrace verify "
+                "--repair",
+                action.id,
+                shown(",".join(map(".".join, again))),
+            )
         progress = replace(progress, commands=progress.commands.adding(fresh, live.config))
         names = ",".join(map(".".join, fresh))
         note = self._notifications.of(action.id, "ADDED", "Captured Tables", data_collections=names)

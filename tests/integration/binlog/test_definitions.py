@@ -8,6 +8,7 @@ import pymysql
 import pytest
 
 from tailrace.columns import Column
+from tailrace.config import TableFilter
 from tailrace.connectors.binlog.dialect import DIALECTS
 from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
@@ -96,7 +97,8 @@ def followed(any_binlog_database: MySqlDatabase) -> tuple[MySqlDatabase, Definit
     any_binlog_database.execute(*START)
     session = connect(configured(any_binlog_database))
     dialect = DIALECTS[any_binlog_database.server.dialect]
-    state = initial_state(session, configured(any_binlog_database))
+    config = configured(any_binlog_database)
+    state = initial_state(session, config, TableFilter(config))
     session.close()
     return any_binlog_database, Definitions(dialect, lambda *name: True, lambda name: None, start=state)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.config import Config, parse
+from tailrace.config import Config, TableFilter, parse
 from tailrace.connectors.binlog.captured_tables import captured
 from tailrace.connectors.binlog.consistent_read import held
 from tailrace.connectors.binlog.row_lookup import owned_gtids, present
@@ -195,7 +195,9 @@ def test_a_task_that_does_not_reach_the_planner_reads_by_itself(binlog_database:
         "create table keyless (v int)", "insert into keyless values (1)",
     )  # fmt: skip
     config, settings = configured(binlog_database)
-    snapshots = TableSnapshots(config, settings, lambda: connect(config), lambda table: table, 1, THREADS)
+    snapshots = TableSnapshots(
+        config, settings, TableFilter(config), lambda: connect(config), lambda table: table, 1, THREADS
+    )
     try:
         plan, bounds = snapshots.start()
         progress = SnapshotProgress(plan, bounds, snapshots.point, len(plan))

@@ -127,6 +127,18 @@ def test_names_in_upper_case_are_refused_where_the_log_has_none(odd: MySqlDataba
         run.batch()
         odd.execute("INSERT INTO SIGNALS VALUES ('s', 'log', '{\"message\": \"seen\"}')", "COMMIT")
         run.until(lambda: bool(run.of("signals")))
+    # but for tables that they name in full, which have the server's spelling
+    tables = [f"CREATE TABLE {name} (Id int PRIMARY KEY)" for name in ("First", "Later")]
+    odd.execute(*tables, "INSERT INTO Later VALUES (1)", "COMMIT")
+    lists = {"table_include_list": f"{odd.name}.first", "signal_data_collection": f"{odd.name}.signals"}
+    with driven(odd, snapshot_mode="no_data", **lists) as run:
+        run.batch()
+        names = f'{{"data-collections": ["{odd.name.upper()}.LATER"]}}'
+        odd.execute(f"INSERT INTO SIGNALS VALUES ('a', 'add-tables', '{names}')", "COMMIT")
+        run.until(lambda: bool(run.of("later")))
+        assert run.offset["progress"]["tables"]["added"] == [[odd.name, "later"]]
+        odd.execute("INSERT INTO Later VALUES (2)", "COMMIT")
+        run.until(lambda: [row["op"] for row in run.of("later")] == ["r", "c"])
 
 
 def test_names_of_the_catalog_that_the_log_has_otherwise_are_refused(

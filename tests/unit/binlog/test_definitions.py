@@ -10,7 +10,7 @@ from tailrace.connectors.binlog.dialect import MARIADB, MYSQL
 from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.changes import record_of
 from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
-from tailrace.connectors.binlog.schema.definitions import Definitions, FollowRules, State
+from tailrace.connectors.binlog.schema.definitions import Definitions, FollowRules, State, effect_on
 from tailrace.connectors.binlog.schema.statement import (
     NO_OUTCOME,
     UNCAPTURED,
@@ -273,3 +273,44 @@ def test_an_alter_in_two_phases_counts_when_it_is_committed() -> None:
         altered = Statement("d", b"alter table t add w int", b"", 1, 0, phase)
         found.statement(altered, at(4))
         assert len(found.now.tables[T].columns) == columns
+
+
+@pytest.mark.parametrize(
+    ("sql", "effect"),
+    [
+        ("create table t (id int primary key)", "made"),
+        ("create table d.t (id int primary key)", "made"),
+        ("create table other (id int)", ""),
+        ("create table e.t (id int)", ""),
+        ("create temporary table t (id int)", ""),
+        # the table may have been there before, or its columns are not said
+        ("create table if not exists t (id int)", "altered"),
+        ("create table t like other", "altered"),
+        ("create table t select 1 as id", "altered"),
+        ("alter table t add column w int", "altered"),
+        ("alter table other rename to t", "altered"),
+        ("rename table other to t", "altered"),
+        ("drop table other, t", "altered"),
+        ("drop database d", "altered"),
+        ("create database d", ""),
+        ("alter table t something that nobody knows", "altered"),
+        ("truncate table t", ""),
+        ("create index i on t (id)", "altered"),
+    ],
+)
+def test_what_a_statement_does_to_a_table_that_is_not_followed(sql: str, effect: str) -> None:
+    assert effect_on(T, statement(sql), MYSQL) == effect
+
+
+def test_a_table_that_a_command_has_removed_keeps_its_numbers() -> None:
+    start = State.of([TWO], {}, {})
+    number = start.tables[T].number
+    made = "create table t (id int not null primary key, v varchar(3)) default charset=utf8mb4"
+    for removed, is_same in (((T,), True), ((), False)):
+        found = Definitions(
+            MYSQL, lambda *name: False, lambda name: None, start=start, following=FollowRules(removed=removed)
+        )
+        found.statement(statement("drop table t"), at(10))
+        found.statement(statement(made), at(20))
+        # copies have the earlier table of that name
+        assert (found.now.tables[T].number == number) is is_same

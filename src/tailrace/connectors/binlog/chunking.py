@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.table import TableSchema
-from tailrace.config import Config
+from tailrace.config import Config, TableFilter
 from tailrace.connectors.binlog.log.position import ChangeContext
 from tailrace.connectors.binlog.log.schema_changes import SchemaChangesTask
 from tailrace.connectors.binlog.offset import BinlogOffset
@@ -43,6 +43,7 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         self,
         config: Config,
         settings: EventSettings,
+        tables: TableFilter,
         connect: Callable[[], Connection[Any]],
         admit: Callable[[TableSchema], TableSchema],
         place: Callable[[Point, BinlogOffset], BinlogPosition],
@@ -56,7 +57,7 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         self._place, self._latest = place, latest
         self._parallelism = parallelism
         self._make: Callable[[], TableSnapshots] = lambda: TableSnapshots(
-            config, settings, connect, admit, parallelism, runtime, altered
+            config, settings, tables, connect, admit, parallelism, runtime, altered
         )
         self._chunks = self._make()
         self.notifications = TableNotifications(config, runtime, lambda: self._chunks.failing)
@@ -74,6 +75,8 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
     def start(self, since: BinlogOffset, *, fresh: bool) -> BinlogOffset:
         self._choose(())
         plan, bounds = self._chunks.start()
+        read = {str(one.id) for one in self._chunks.planned()}
+        since = replace(since, late=tuple(one for one in since.late if ".".join(one) not in read))
         log.info("snapshot of %d tables in %d chunks", len(plan.tables), len(plan))
         point, state = self._chunks.point, self._chunks.state
         assert state is not None

@@ -13,6 +13,7 @@ from tailrace.connectors.binlog.server.connection import connect, dialect_of
 from tailrace.connectors.binlog.server.errors import explained
 from tailrace.connectors.binlog.snapshot.chunks import BATCHES, TableSnapshots
 from tailrace.connectors.binlog.snapshot.progress import SnapshotProgress
+from tailrace.connectors.checkpoint import table_filter
 from tailrace.errors import PrerequisiteError
 from tailrace.events.admission import Admission
 from tailrace.events.event_settings import EventSettings
@@ -34,7 +35,13 @@ class HeldSnapshot:
         names = Admission(settings, form_of(dialect_of(config)))
         parallelism = config["event.order.segments"] or os.cpu_count() or 1
         self._snapshots = TableSnapshots(
-            config, settings, lambda: connect(config, limited=False), names.admit, parallelism, THREADS
+            config,
+            settings,
+            table_filter(config),
+            lambda: connect(config, limited=False),
+            names.admit,
+            parallelism,
+            THREADS,
         )
         try:
             plan, bounds = self._snapshots.start()

@@ -46,6 +46,7 @@ def _descriptor(dialect: Dialect, names: tuple[str, ...]) -> Descriptor:
         ),
         removal=f"{_ROOM}.removal:REMOVAL",
         survey=f"{_ROOM}.survey:SURVEY",
+        listing=f"{_ROOM}.live_tables:listed",
         drivers=("pymysql",),
         loaded=(
             "tailrace.events.record_assembly",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tailrace.config import Config
+from tailrace.config import Config, TableFilter
 from tailrace.config.processors import processors
 from tailrace.connectors.binlog.log.feed import BinlogFeed
 from tailrace.connectors.binlog.log.indexed_run import Rows, boundaries, schema_changes
@@ -15,7 +15,7 @@ from tailrace.connectors.binlog.log.position import WHOLE, BinlogPosition, Chang
 from tailrace.connectors.binlog.log.row_log import BinlogRowLog
 from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
-from tailrace.connectors.binlog.schema.definitions import Definitions
+from tailrace.connectors.binlog.schema.definitions import Definitions, State
 from tailrace.connectors.binlog.schema.statement import Place
 from tailrace.events import names
 from tailrace.events.event_settings import EventSettings
@@ -29,7 +29,8 @@ from tailrace.log.rows import partitioning
 from tailrace.log.rows.segment import versions_of
 from tailrace.log.rows.tasks import LogTask
 from tailrace.process.runtime import Runtime
-from tailrace.snapshot.progress import Progress
+from tailrace.snapshot.progress import Progress, read_through
+from tailrace.snapshot.table_commands import NO_COMMANDS, TableCommands
 
 if TYPE_CHECKING:
     from tailrace.connectors.binlog.log.forms import BinlogTable
@@ -52,20 +53,28 @@ def _place(position: BinlogPosition) -> Place:
 
 
 class Changes:
-    """The rows of a batch, with their table versions, as windows and look-ups need them; `tables` are the
-    definitions at its end."""
+    """The rows of a batch, with their table versions, as windows and look-ups need them; `state` has the definitions
+    at its `end`."""
 
     def __init__(
-        self, rows: Sequence[Rows], versions: Sequence[BinlogTable], tables: Mapping[Name, TableDefinition]
+        self, rows: Sequence[Rows], versions: Sequence[BinlogTable], end: BinlogPosition, state: State
     ) -> None:
         self.rows = rows
         self.versions = versions
-        self.tables = tables
+        self.end = end
+        self.state = state
+
+    @property
+    def tables(self) -> Mapping[Name, TableDefinition]:
+        return self.state.tables
 
 
 class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows]):
     """The log that `feed` reads. `schema_task` makes the task that delivers records of schema changes; `present` reads
-    rows as they are now, for values that the log does not carry."""
+    rows as they are now, for values that the log does not carry.
+
+    The feed reads the tables of which the log's first offset tells, so other `commands` need another session.
+    """
 
     windows: Any = None
 
@@ -80,6 +89,7 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         present: Callable[[], RereadRows] | None,
         schema_task: Callable[[Sequence[tuple[bytes, ChangeContext]], EventSettings], Task],
         runtime: Runtime,
+        commands: TableCommands = NO_COMMANDS,
     ) -> None:
         memory, disk = feed.settings.memory_limit, feed.settings.disk_limit
         super().__init__(
@@ -96,6 +106,10 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         self._schema_task = schema_task
         self._processors = processors(config).processors
         self._committed = feed.start
+        self._commands = commands
+
+    def fits(self, since: BinlogOffset) -> bool:
+        return since.progress.commands == self._commands
 
     def close(self) -> None:
         super().close()
@@ -159,12 +173,28 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         return self.plan_upto(start, window.upto)
 
     def changes(self, start: BinlogPosition, end: BinlogPosition) -> Changes:
-        tables = self._definitions.upto(_place(end)).tables
-        return Changes(self.take(start, end) if start.is_before(end) else [], self.versions, tables)
+        rows = self.take(start, end) if start.is_before(end) else []
+        return Changes(rows, self.versions, end, self._definitions.upto(_place(end)))
 
     def offset(self, since: BinlogOffset, end: BinlogPosition, heartbeat_ms: int, progress: Progress) -> BinlogOffset:
-        schemas = self._definitions.upto(_place(end)).to_text()
-        return BinlogOffset(end, schemas=schemas, heartbeat_ms=heartbeat_ms, progress=progress)
+        state = self._definitions.upto(_place(end))
+        if self.windows is not None:
+            state = self.windows.defined(state, end)
+        late = self._late(since, progress, state)
+        return BinlogOffset(end, schemas=state.to_text(), late=late, heartbeat_ms=heartbeat_ms, progress=progress)
+
+    def _late(self, since: BinlogOffset, progress: Progress, state: State) -> tuple[Name, ...]:
+        """Return the tables that were added and of which no snapshot has read all rows, by the definitions behind the
+        batch: of a table that is made later the log has every row."""
+        was, now = since.progress.commands, progress.commands
+        found = {*since.late} | {*now.added} - {*was.added} | {*was.removed}
+        if not found:
+            return ()
+        captured = TableFilter(self._config)
+        captured.overrule(now.added, now.removed)
+        read = read_through(since.progress, progress)
+        there = state.tables.keys() | state.doubtful.keys()
+        return tuple(sorted(one for one in found & there if captured.includes(*one) and ".".join(one) not in read))
 
     def tasks(self, since: BinlogOffset, until: BinlogOffset, end: Offset, beside: Sequence[Task]) -> list[Task]:
         settings = self._settings
@@ -184,8 +214,8 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
                 tasks.append(BoundaryTask(tuple(found), settings))
         tasks += beside
         if self.windows is not None:
-            tables = self._definitions.upto(_place(until.log)).tables
-            tasks += self.windows.reads(end, Changes(rows, self.versions, tables))
+            state = self._definitions.upto(_place(until.log))
+            tasks += self.windows.reads(end, Changes(rows, self.versions, until.log, state))
         return tasks
 
     def _again(self) -> Reread | None:

@@ -16,11 +16,13 @@ class BinlogOffset(QueryOffset):
     """The offset at the end of a batch.
 
     `log` is the position read in the log; `schemas` the definitions of tables there, as text that only the schema's
-    package reads ("": they are read from the catalog).
+    package reads ("": they are read from the catalog). `late` are tables that were added while the query ran, and of
+    which no snapshot has read all rows.
     """
 
     log: BinlogPosition = START
     schemas: str = ""
+    late: tuple[tuple[str, str], ...] = ()
     snapshot: SnapshotProgress | None = field(default=None, kw_only=True)
 
     @property
@@ -32,6 +34,8 @@ class BinlogOffset(QueryOffset):
         fields: dict[str, Any] = {"log": self.log.to_json()}
         if self.schemas:
             fields["schemas"] = self.schemas
+        if self.late:
+            fields["late"] = [list(name) for name in self.late]
         if self.snapshot is not None:
             fields["snapshot"] = self.snapshot.to_json()
         return ordered(fields | self.shared_json())
@@ -44,6 +48,7 @@ class BinlogOffset(QueryOffset):
         return cls(
             BinlogPosition.from_json(fields["log"]),
             schemas=fields.get("schemas", ""),
+            late=tuple((database, table) for database, table in fields.get("late", ())),
             snapshot=None if snapshot is None else SnapshotProgress.from_json(snapshot),
             **cls.shared_from(fields),
         )

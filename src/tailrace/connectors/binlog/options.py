@@ -184,6 +184,7 @@ def _filters() -> tuple[Option, ...]:
     )  # fmt: skip
     return (
         *_replacing(relational.LISTS, lists, "schema.include.list", "schema.exclude.list"),
+        relational.COMMANDS,
         Option("table.ignore.builtin", Kind.BOOLEAN, "Whether system tables are left out.", True,
                unsupported="the server's own databases are never captured"),
         Option("skip.messages.without.change", Kind.BOOLEAN,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from tailrace.config import Config, TableFilter
 from tailrace.config.expressions import compile_expression
 from tailrace.connectors.binlog.chunking import BinlogSnapshots
 from tailrace.connectors.binlog.debezium_offset import DebeziumOffset
+from tailrace.connectors.binlog.live_tables import AddedTables
 from tailrace.connectors.binlog.log import faults
 from tailrace.connectors.binlog.log.feed import BinlogFeed, ReaderSettings, Sessions
 from tailrace.connectors.binlog.log.form import form_of
@@ -27,7 +28,8 @@ from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.definitions import may_alter
 from tailrace.connectors.binlog.schema.first_definitions import initial_state, opened, wanted
-from tailrace.connectors.binlog.server.connection import connect, dialect_of, is_gone, rows, server_id
+from tailrace.connectors.binlog.schema.statement import Statement
+from tailrace.connectors.binlog.server.connection import connect, dialect_of, is_gone, rows, server_id, variables
 from tailrace.connectors.binlog.server.errors import explained
 from tailrace.connectors.binlog.setup.prerequisites import misspelt, unmatched_lists
 from tailrace.connectors.binlog.snapshot.point import Point
@@ -44,6 +46,8 @@ from tailrace.log.engine import LogEngine
 from tailrace.log.retrying import Retrying
 from tailrace.process.runtime import THREADS, Runtime
 from tailrace.snapshot.mode import snapshot_mode
+from tailrace.snapshot.signal_handler import LiveTables
+from tailrace.snapshot.table_commands import NO_COMMANDS, settled
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
@@ -95,11 +99,15 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         self._names = Admission(settings, self._form)
         self._control: Connection[Any] | None = None
         self._is_prepared = self._is_recovered = False
+        self._commands = NO_COMMANDS
+        # the log has names in lower case alone
+        self._is_folded = False
         self._has_gtids: bool | None = None
         self.incremental = self._incremental()
         self.snapshots = BinlogSnapshots(
             config,
             settings,
+            self._tables,
             lambda: outside.connect(config, limited=False),
             self._names.admit,
             self._placed,
@@ -122,8 +130,21 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
             list_captured=self._captured,
             admit=self._names.admit,
             row_log=BinlogRowLog(self._form),
+            is_folded=lambda: self._is_folded,
             runtime=self._outside.runtime,
         )
+        if snapshot_mode(config).streams and self._settings.typed is None:
+            new = AddedTables(
+                config,
+                self._settings,
+                self._connect,
+                # a table that is refused leaves no trace
+                lambda table: Admission(self._settings, self._form).admit(table),
+                self._statements,
+                lambda: self._is_folded,
+                writes=source.writes,
+            )
+            source.new_tables, source.live = new, LiveTables(config, new.every, new.prepared, source.signal_table)
         return Incremental(config, source, self._outside.runtime)
 
     def _captured(self) -> list[tuple[str, str]]:
@@ -164,10 +185,17 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
     # --- the start -----------------------------------------------------------------------------------------------
 
     def prepare(self, since: BinlogOffset) -> None:
-        """Check the server and the captured tables; once."""
-        if self._is_prepared:
+        """Check the server and the captured tables; once, and again with other tables."""
+        commands = settled(since.progress.commands, self._config)
+        if self._is_prepared and commands == self._commands:
             return
+        self._is_prepared = False
         session = self._connect()
+        # no log is open: its reader asks the same lists
+        self._commands = commands
+        self._tables.overrule(commands.added, commands.removed)
+        kept = variables(session, "lower_case_table_names").get("lower_case_table_names", "0")
+        self._is_folded = kept != "0"
         if snapshot_mode(self._config).streams:
             self._has_gtids = identify(session).has_gtids
         there = [one for one in catalog.names(session) if catalog.holds_rows(one)]
@@ -202,12 +230,12 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         if self._config["capture.start.offset"]:
             return self._taken_over(session, self._config["capture.start.offset"])
         begin = identify(session).position()
-        before = initial_state(session, self._config)
+        before = initial_state(session, self._config, self._tables)
         for _ in range(_TRIES):
             position = identify(session).position()
             # behind the position: one that is prepared now would be committed without its rows
             refuse_prepared(session)
-            behind = initial_state(session, self._config)
+            behind = initial_state(session, self._config, self._tables)
             is_same = before == behind and begin.server == position.server
             if is_same and not self._altered((begin.file, begin.end), (position.file, position.end)):
                 return BinlogOffset(position, schemas=behind.to_text())
@@ -219,15 +247,19 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
     def _altered(self, begin: LogEnd, end: LogEnd) -> bool:
         """Return True if the log between two places has, or may have, a statement that alters a table whose definition
         is kept: a table that was altered and altered back looks unaltered."""
-        if begin == end:
-            return False
         # a snapshot may stand a little before the end that the server told before
         begin, end = sorted((begin, end), key=lambda place: (number_of(place[0]), place[1]))
+        found = self._statements(begin, end)
+        keeps = wanted(self._config, self._tables)
+        return found is None or any(may_alter(one, self._dialect, keeps) for one in found)
+
+    def _statements(self, begin: LogEnd, end: LogEnd) -> Sequence[Statement] | None:
+        """Return the statements of the log between two places; None if they cannot be told."""
+        if begin == end:
+            return ()
         dump = self._outside.connect(self._config, dump=True)
         is_mariadb = self._dialect.name == "mariadb"
-        found = statements(dump, begin, end, is_mariadb=is_mariadb, runtime=self._outside.runtime)
-        keeps = wanted(self._config)
-        return found is None or any(may_alter(one, self._dialect, keeps) for one in found)
+        return statements(dump, begin, end, is_mariadb=is_mariadb, runtime=self._outside.runtime)
 
     def _taken_over(self, session: Connection[Any], text: str) -> BinlogOffset:
         """Return the offset behind one that Debezium has stored. The tables are as they are now, in doubt until the log
@@ -239,7 +271,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
             has_statements=self._config["include.query"],
         )  # fmt: skip
         self._demand(position)
-        state = initial_state(session, self._config)
+        state = initial_state(session, self._config, self._tables)
         why = "its definition at Debezium's offset is not known"
         doubtful = {name: why for name in state.tables if self._tables.includes(*name)} | dict(state.doubtful)
         return BinlogOffset(position, schemas=replace(state, doubtful=doubtful).to_text())
@@ -270,6 +302,8 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
             settings,
             self._schemas(since, until),
             self._session,
+            self._tables,
+            removed=self._commands.removed,
             later="" if until is None else until.schemas,
             before=since.schemas,
         )
@@ -288,7 +322,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         feed = BinlogFeed(reader, sessions, indexer, self._outside.runtime, None if until is None else until.log)
         session = BinlogLogSession(
             feed, config, settings, self._form, definitions, self.incremental, lambda: PresentRows(config), schema_task,
-            self._outside.runtime,
+            self._outside.runtime, self._commands,
         )  # fmt: skip
         session.start()
         return session

@@ -23,7 +23,7 @@ def describe(end: Offsets, newest: Offsets) -> SourceStatus:
         lag_bytes=_lag(read, head),
         snapshot=SnapshotStatus(done, total) if done < total else None,
         tables=tables(end, newest, chunks, done),
-        whole=offset.snapshot is None and read.consumed is None and read.held is None,
+        whole=offset.snapshot is None and read.consumed is None and read.held is None and not offset.late,
     )
 
 

@@ -23,12 +23,14 @@ from tailrace.connectors.binlog.server.connection import connect, dialect_of, ro
 from tailrace.connectors.binlog.server.errors import explained
 from tailrace.connectors.binlog.snapshot.keys import quoted
 from tailrace.connectors.binlog.snapshot.tasks import Consecutive, SnapshotTask
+from tailrace.connectors.checkpoint import stored_commands
 from tailrace.connectors.consistent_read import TouchedKeys
 from tailrace.errors import PositionLost
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import SourceForm
 from tailrace.log.contracts import NO_LIMITS, Task
 from tailrace.log.rows.partitioning import changes_of
+from tailrace.snapshot.progress import Progress
 
 _PLAIN = re.compile(r"[ -&(-\[\]-~]*")
 
@@ -80,13 +82,16 @@ class ComparedSnapshot:
     def _touched(self, table: TableSchema, after: str, upto: str) -> set[tuple[bytes, ...]] | None:
         """Return the keys of a table that changed between two positions; None if a change does not tell its key."""
         config = replace(self._config, typed=self._config.typed | {"signal.data.collection": None})
+        commands = stored_commands(self._config)
         found: set[tuple[bytes, ...]] = set()
         with closing(BinlogSource(config, self._settings, OUTSIDE)) as source:
             start = self._position(after)
             if start is None:
                 return None
             target = source.present()
-            with closing(source.open(BinlogOffset(start), None, target)) as opened:
+            with closing(
+                source.open(BinlogOffset(start, progress=Progress(commands=commands)), None, target)
+            ) as opened:
                 at = start
                 while True:
                     opened.refresh()

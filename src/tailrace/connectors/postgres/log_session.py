@@ -31,7 +31,7 @@ from tailrace.log.reader import LogReader
 from tailrace.log.rows import partitioning
 from tailrace.log.rows.segment import versions_of
 from tailrace.log.rows.tasks import LogTask
-from tailrace.snapshot.progress import Progress
+from tailrace.snapshot.progress import Progress, read_through
 from tailrace.snapshot.table_commands import TableCommands
 
 # A window of an incremental snapshot is opened if the log is at most WINDOW_LAG bytes behind, and given up if the log
@@ -162,7 +162,7 @@ class PostgresLogSession(LogReader[PostgresOffset, LogPosition, Committed, Rows]
         hypertables = since.hypertables
         if self._hypertables.is_asked:
             hypertables = self._hypertables.learned(hypertables, self._tables(since.log, end, progress))
-        self._stock.note_read(_read_through(since.progress, progress))
+        self._stock.note_read(read_through(since.progress, progress))
         return PostgresOffset(
             end,
             visible=visible,
@@ -262,16 +262,6 @@ class PostgresLogSession(LogReader[PostgresOffset, LogPosition, Committed, Rows]
             self._settings.most_change_bytes,
             self._settings.takes_last,
         )
-
-
-def _read_through(before: Progress, now: Progress) -> set[str]:
-    """Return the tables of which snapshots have read all rows, known in the batch after the progress `before`.
-
-    That batch's own windows do not count: they may still be read again.
-    """
-    read = {*before.done, *(str(one) for one in before.reading if one.filter is None)}
-    going = [one for state in (now.before, now.state) if state is not None for one in state.collections]
-    return read - {str(one) for one in going}
 
 
 def _is_small(groups: Groups) -> bool:

@@ -193,10 +193,7 @@ RETENTION = (
 
 FILTERS = (
     *relational.LISTS,
-    Option("table.commands", Kind.TEXT,
-           "Response at the start if the lists were edited since tailrace tables has added or removed tables, and "
-           "contradict that: an error, or the one of the two that holds.", "fail",
-           choices=("fail", "lists", "commands")),
+    relational.COMMANDS,
     Option("table.discovery", Kind.TEXT,
            "Capture new tables that the lists name while the pipeline runs, within a minute: the publication gets them "
            "with `publication.autocreate.mode=filtered`, and the rows that they have are read beside the stream.",

@@ -15,7 +15,7 @@ import logging
 import re
 import threading
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from zlib import compress, decompress
 
@@ -131,6 +131,13 @@ class State:
         """Return the state with a table that no other precedes."""
         return replace(self.with_table(numbered(table, self.numbers + 1)), numbers=self.numbers + 1)
 
+    def with_learned(self, table: TableDefinition) -> State:
+        """Return the state with a definition that no statement of the log has given."""
+        if table.number:
+            return replace(self.with_table(table), numbers=max(self.numbers, table.number))
+        before = self.tables.get(table.id) or self.former.get(table.id)
+        return self.with_new_table(table) if before is None else self.with_table(succeeding(table, before))
+
     def with_former(self, tables: Iterable[TableDefinition]) -> State:
         former = {**self.former, **{table.id: table for table in tables if table.id not in self.tables}}
         # names that are used once, such as those with a date in them, must not fill the checkpoint
@@ -207,6 +214,7 @@ class FollowRules:
     - `empties`: the table of a copy is emptied when its source's table is dropped.
     - `by_name`: copies know columns by their names alone.
     - `folds`: the server keeps names in lower case.
+    - `removed`: tables that were captured before a command removed them: copies may have them.
     - `unknown_rows` (inconsistent.schema.handling.mode): rows of an unknown form stop the query (`fail`), or are left
       out, with a warning (`warn`) or without (`skip`).
     """
@@ -215,6 +223,7 @@ class FollowRules:
     empties: bool = False
     by_name: bool = False
     folds: bool = False
+    removed: Container[Name] = ()
     unknown_rows: str = "fail"
 
 
@@ -252,6 +261,7 @@ class Definitions:
         self._keyed = keyed or (lambda table: table)
         self._rereads, self._empties, self._folds = following.rereads, following.empties, following.folds
         self._by_name, self._unknown_rows = following.by_name, following.unknown_rows
+        self._removed = following.removed
         self._lock = threading.Lock()
         self._states: list[tuple[Place | None, State]] = [(None, start)]
         self._kept = 1
@@ -365,14 +375,7 @@ class Definitions:
 
     def _learned(self, table: TableDefinition, at: Place) -> TableDefinition:
         """Add a definition that no statement of the log has given, and return it with its numbers."""
-        state = self.now
-        before = state.tables.get(table.id) or state.former.get(table.id)
-        if table.number:
-            self._change(at, replace(state.with_table(table), numbers=max(state.numbers, table.number)))
-        elif before is None:
-            self._change(at, state.with_new_table(table))
-        else:
-            self._change(at, state.with_table(succeeding(table, before)))
+        self._change(at, self.now.with_learned(table))
         return self.now.tables[table.id]
 
     # --- statements ---------------------------------------------------------------------------------------------------
@@ -564,8 +567,12 @@ class Definitions:
     def _without(self, names: Iterable[Name]) -> State:
         """Return the state without tables that are dropped."""
         state = self.now
-        gone = [state.tables[name] for name in names if name in state.tables and self._captured(*name)]
+        gone = [state.tables[name] for name in names if name in state.tables and self._is_copied(name)]
         return state.without(names).with_former(gone)
+
+    def _is_copied(self, name: Name) -> bool:
+        """Return True if copies may have a table of this name."""
+        return self._captured(*name) or name in self._removed
 
     def _rename(self, one: RenameTables, at: Place) -> list[TableChange]:
         pairs = [(self._name(old), self._name(new)) for old, new in one.pairs]
@@ -617,8 +624,8 @@ class Definitions:
                     "tailrace verify --repair, or read %s.%s by a snapshot (signal execute-snapshot), which leaves "
                     "rows that are gone", *name, *origin, at.file, at.pos, *name,
                 )  # fmt: skip
-        left = [before[name] for name in gone if name in before and self._captured(*name)]
-        for table in left:
+        left = [before[name] for name in gone if name in before and self._is_copied(name)]
+        for table in (one for one in left if self._captured(*one.id)):
             target = next((name for name, origin in came.items() if origin == table.id), table.id)
             _log.warning(
                 "%s.%s is called %s.%s now: the copy of the old name gets no further changes; remedy: remove that copy",
@@ -743,6 +750,26 @@ def may_alter(statement: Statement, dialect: Dialect, keeps: Callable[[str, str]
     except Unparsable:
         return True
     return any(_may_touch(one, keeps) for one, _ in parsed)
+
+
+def effect_on(name: Name, statement: Statement, dialect: Dialect) -> str:
+    """Return `made` if a statement makes a table and names its columns, `altered` if it alters the table in another
+    way or may do so, else ""."""
+    if statement.alters in ("start", "rollback"):
+        return ""
+    sql, reading = _text(statement, settings_of(statement.status), dialect)
+    try:
+        parsed = parse(sql, statement.database, reading)
+    except Unparsable:
+        return "altered"
+    for one, _ in parsed:
+        if isinstance(one, DatabaseChange):
+            if one.verb == "drop" and name[0] in (one.name, one.name.lower()):
+                return "altered"
+        elif _may_touch(one, lambda *named: named == name):
+            is_new = isinstance(one, CreateTable) and not (one.table is None or one.unless_there or one.replaces)
+            return "made" if is_new else "altered"
+    return ""
 
 
 def _may_touch(one: Parsed, keeps: Callable[[str, str], bool]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config
@@ -25,30 +25,29 @@ _log = logging.getLogger("tailrace")
 _ONLY = "schema.history.internal.store.only.captured"
 
 
-def told(config: Config) -> Callable[[str, str], bool]:
+def told(config: Config, tables: TableFilter) -> Callable[[str, str], bool]:
     """Return whether records of schema changes tell of a database and table; of the database alone if that is ""."""
-    filters = TableFilter(config)
     if config[f"{_ONLY}.tables.ddl"]:
-        return lambda database, table: not table or filters.includes(database, table)
+        return lambda database, table: not table or tables.includes(database, table)
     if config[f"{_ONLY}.databases.ddl"]:
-        return lambda database, table: filters.includes_schema(database)
+        return lambda database, table: tables.includes_schema(database)
     return lambda database, table: database not in catalog.BUILT_IN
 
 
-def wanted(config: Config) -> Callable[[str, str], bool]:
+def wanted(config: Config, tables: TableFilter) -> Callable[[str, str], bool]:
     """Return whether the definition of a database's table is kept: of captured ones, and of those that are told of."""
-    captured = TableFilter(config).includes
+    captured = tables.includes
     if not config["include.schema.changes"]:
         return captured
-    tells = told(config)
+    tells = told(config, tables)
     return lambda database, table: captured(database, table) or tells(database, table)
 
 
 def read_tables(
-    session: Connection[Any], config: Config, listed: Sequence[ListedTable] | None = None
+    session: Connection[Any], config: Config, tables: TableFilter, listed: Sequence[ListedTable] | None = None
 ) -> tuple[dict[Name, Created], dict[Name, str]]:
     """Return the definitions of all wanted tables as they are now, and why captured ones were not understood."""
-    dialect, keeps, captured = dialect_of(config), wanted(config), TableFilter(config).includes
+    dialect, keeps, captured = dialect_of(config), wanted(config, tables), tables.includes
     found: dict[Name, Created] = {}
     doubtful: dict[Name, str] = {}
     for one in catalog.names(session) if listed is None else listed:
@@ -63,9 +62,9 @@ def read_tables(
     return found, doubtful
 
 
-def initial_state(session: Connection[Any], config: Config) -> State:
+def initial_state(session: Connection[Any], config: Config, tables: TableFilter) -> State:
     """Return the definitions as they are now, for the position at which nothing alters tables."""
-    found, doubtful = read_tables(session, config)
+    found, doubtful = read_tables(session, config, tables)
     return state_of(found, doubtful, catalog.databases(session))
 
 
@@ -82,7 +81,9 @@ def opened(
     settings: EventSettings,
     text: str,
     connect: Callable[[], Connection[Any]],
+    tables: TableFilter,
     *,
+    removed: Container[Name] = (),
     later: str = "",
     before: str = "",
 ) -> Definitions:
@@ -90,13 +91,14 @@ def opened(
 
     `text` is that of the state at the position; "" means the catalog as it is now. `later` is the text at the end of a
     batch that is planned already, if there is one. `before` is the text of the state that the catalog follows, if there
-    is one. `connect` opens a session. Raises TailraceError.
+    is one. `connect` opens a session. `tables` are the captured ones, and `removed` those that a command has removed.
+    Raises TailraceError.
     """
     dialect = dialect_of(config)
     session = connect()
     try:
         folds = explained(variables)(session, "lower_case_table_names").get("lower_case_table_names", "0") != "0"
-        start = State.from_text(text) if text else explained(initial_state)(session, config)
+        start = State.from_text(text) if text else explained(initial_state)(session, config, tables)
     finally:
         session.close()
     if before and not text:
@@ -104,17 +106,18 @@ def opened(
     tells = config["include.schema.changes"] and settings.typed is None and not settings.copies
     return Definitions(
         dialect,
-        TableFilter(config).includes,
+        tables.includes,
         _asking(connect, dialect),
         start=start,
         later=State.from_text(later) if later else None,
-        told=told(config) if tells else None,
+        told=told(config, tables) if tells else None,
         keyed=settings.shaping.keyed,
         following=FollowRules(
             rereads=config["on.unknown.ddl"] == "reread",
             empties=settings.copies,
             by_name=settings.copy,
             folds=folds,
+            removed=removed,
             unknown_rows=config["inconsistent.schema.handling.mode"],
         ),
     )

@@ -28,9 +28,9 @@ from tailrace.connectors.binlog.schema.tables import schema_of, table_id
 from tailrace.connectors.binlog.server.connection import connect, dialect_of, rows, variables
 from tailrace.connectors.binlog.server.errors import explained, number_of
 from tailrace.connectors.binlog.setup.rights import DENIED, log_rights
-from tailrace.connectors.checkpoint import stored_offset
+from tailrace.connectors.checkpoint import stored_offset, table_filter
 from tailrace.connectors.findings import Finding, demanded, listed, unmatched
-from tailrace.errors import PositionLost, TailraceError
+from tailrace.errors import ConfigError, PositionLost, TailraceError
 from tailrace.events.event_settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
 
@@ -61,8 +61,10 @@ def check(config: Config) -> list[Finding]:
 def demand(config: Config) -> list[Finding]:
     """Return the findings without the advice. Raises PrerequisiteError with all errors among them if there are any.
 
-    Findings on the checkpoint are left to the planner, which raises PositionLost for lost changes.
+    Findings on the checkpoint are left to the planner, which raises PositionLost for lost changes. Raises ConfigError
+    if the lists contradict the commands in the checkpoint.
     """
+    table_filter(config)
     with closing(connect(config)) as session:
         found = _Inspection(config, session).run()
     return demanded([finding for finding in found if finding.subject != CHECKPOINT])
@@ -95,6 +97,28 @@ def misspelt(config: Config, session: Connection[Any], there: Sequence[ListedTab
             f"The log has other names than the catalog (lower_case_table_names={kept}): {listed(mixed)}.",
             "Rename databases and tables to lower case, or leave them out.",
         )  # fmt: skip
+
+
+def unlogged(session: Connection[Any], databases: Sequence[str]) -> Iterator[Finding]:
+    """Yield the databases whose changes the server leaves out of its log (binlog_do_db and binlog_ignore_db)."""
+    import pymysql
+
+    for statement in ("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS"):
+        try:
+            found = rows(session, statement)
+        except pymysql.err.Error:
+            continue
+        if not found:
+            return
+        kept, ignored = ({name for name in str(text or "").split(",") if name} for text in found[0][2:4])
+        gone = [name for name in databases if name in ignored or (kept and name not in kept)]
+        if gone:
+            yield Finding(
+                "error", "log",
+                f"The server leaves changes of {listed(gone)} out of its log (binlog_do_db, binlog_ignore_db).",
+                "Take these lines out of its configuration and restart it, or leave the databases out.",
+            )  # fmt: skip
+        return
 
 
 def _encryption(config: Config, session: Connection[Any]) -> Iterator[Finding]:
@@ -291,28 +315,6 @@ class _Inspection:
                 "They are delivered when they are committed. A forgotten one holds up the log: XA RECOVER lists them.",
             )  # fmt: skip
 
-    def _filters(self, databases: Sequence[str]) -> Iterator[Finding]:
-        """Yield the captured databases whose changes the server leaves out of its log (binlog_do_db and
-        binlog_ignore_db)."""
-        import pymysql
-
-        for statement in ("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS"):
-            try:
-                found = rows(self.session, statement)
-            except pymysql.err.Error:
-                continue
-            if not found:
-                return
-            kept, ignored = ({name for name in str(text or "").split(",") if name} for text in found[0][2:4])
-            gone = [name for name in databases if name in ignored or (kept and name not in kept)]
-            if gone:
-                yield Finding(
-                    "error", "log",
-                    f"The server leaves changes of {listed(gone)} out of its log (binlog_do_db, binlog_ignore_db).",
-                    "Take these lines out of its configuration and restart it, or leave the databases out.",
-                )  # fmt: skip
-            return
-
     def _lacks(self, right: str) -> Finding:
         return Finding(
             "error", "rights", f"The user {self.user} may not read the log: it lacks {right}.",
@@ -331,7 +333,11 @@ class _Inspection:
     # --- tables -------------------------------------------------------------------------------------------------------
 
     def _tables(self) -> Iterator[Finding]:
-        includes = TableFilter(self.config).includes
+        try:
+            includes = table_filter(self.config).includes
+        except ConfigError as error:
+            yield Finding("error", "lists", error.message, error.remedy)
+            return
         every = catalog.names(self.session)
         there = [one for one in every if catalog.holds_rows(one)]
         yield from self._views([one for one in every if not catalog.holds_rows(one)])
@@ -351,7 +357,7 @@ class _Inspection:
         count = "1 table is" if len(captured) == 1 else f"{len(captured)} tables are"
         yield Finding("ok", "tables", f"{count} captured: {listed([_shown(one) for one in captured])}.")
         if self.mode.streams:
-            yield from self._filters(sorted({one.database for one in captured}))
+            yield from unlogged(self.session, sorted({one.database for one in captured}))
         yield from findings.collisions(EventSettings.from_options(self.config), [table_id(one.id) for one in captured])
         yield from self._definitions(captured)
         yield from self._engines(captured)

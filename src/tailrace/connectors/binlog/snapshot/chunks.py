@@ -72,6 +72,7 @@ class TableSnapshots:
         self,
         config: Config,
         settings: EventSettings,
+        tables: TableFilter,
         connect: Callable[[], Connection[Any]],
         admit: Callable[[TableSchema], TableSchema],
         parallelism: int,
@@ -83,7 +84,7 @@ class TableSnapshots:
         self._connect, self._admit = connect, admit
         self._parallelism = parallelism
         self._exact = is_exact(settings)
-        self._captured = TableFilter(config).includes
+        self._filter, self._captured = tables, tables.includes
         self._dialect = dialect_of(config)
         self._taking = PointTaking(
             connect, self._dialect, config["snapshot.locking.mode"], config["snapshot.lock.timeout.ms"], runtime
@@ -171,7 +172,7 @@ class TableSnapshots:
         control = self._connect()
         try:
             begin = self._end(control)
-            before = first_definitions.read_tables(control, self._config)
+            before = first_definitions.read_tables(control, self._config, self._filter)
             for _ in range(_ATTEMPTS):
                 self.close()
                 found, doubtful = before
@@ -179,7 +180,7 @@ class TableSnapshots:
                 self._demand(doubtful)
                 chosen = self._names(captured)
                 self._held = self._taking.take(self._parallelism, chosen)
-                before = first_definitions.read_tables(control, self._config)
+                before = first_definitions.read_tables(control, self._config, self._filter)
                 end = self.point.file, self.point.pos
                 is_altered = self._altered is not None and self._altered(begin, end)
                 begin = end
@@ -382,7 +383,10 @@ class TableSnapshots:
         control = self._connect()
         try:
             return told_records(
-                control, self._config, self._created or first_definitions.read_tables(control, self._config)[0]
+                control,
+                self._config,
+                self._filter,
+                self._created or first_definitions.read_tables(control, self._config, self._filter)[0],
             )
         finally:
             control.close()
@@ -434,9 +438,11 @@ class TableSnapshots:
         self._tables, self._forms = {}, {}
 
 
-def told_records(session: Connection[Any], config: Config, created: Mapping[Name, Created]) -> list[bytes]:
+def told_records(
+    session: Connection[Any], config: Config, tables: TableFilter, created: Mapping[Name, Created]
+) -> list[bytes]:
     """Return the records of the definitions that records tell of, in Debezium's order."""
-    tells = first_definitions.told(config)
+    tells = first_definitions.told(config, tables)
     ((charset, collation),) = rows(session, "select @@global.character_set_server, @@global.collation_server")
     found = {name: one for name, one in created.items() if tells(*name)}
     return snapshot_records(found, catalog.databases(session), str(charset), str(collation))

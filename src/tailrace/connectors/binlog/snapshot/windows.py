@@ -12,10 +12,11 @@ batch had delivered such a one, S would give an older row after it. So S has to 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -67,6 +68,7 @@ from tailrace.snapshot.windows import FoundChunks, Watermark, Window, Windows, W
 if TYPE_CHECKING:
     from pymysql.connections import Connection
 
+    from tailrace.connectors.binlog.schema.definitions import State
     from tailrace.log.rows.row_log import RowLog
 
 log = logging.getLogger("tailrace")
@@ -80,6 +82,8 @@ _TRIES = 50
 # Milliseconds for which the planner waits for a table that is being altered.
 _LOCK_SECONDS = 1
 _PASSING = {1205, 1213, 1317, 1412, 3024, 1969}
+_PLAIN = re.compile(r"[\w$`\"-]+(\.[\w$`\"-]+)*")
+"""A name in a signal, which is no expression."""
 _BEGIN = "start transaction with consistent snapshot, read only"
 
 
@@ -89,6 +93,20 @@ class Changes:
     rows: Sequence[Any]
     versions: Sequence[TableSchema]
     tables: Mapping[tuple[str, str], TableDefinition]
+    end: BinlogPosition
+    state: State
+
+
+class NewTables(Protocol):
+    """The part that looks at tables which signals add."""
+
+    def begin(self, end: BinlogPosition, known: State) -> None:
+        """Note the end of the next batch, and the definitions there."""
+        ...
+
+    def defined(self, state: State, end: BinlogPosition) -> State:
+        """Return the definitions at the end of the batch, with those of its new tables."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +135,11 @@ class Incremental(Windows[BinlogPosition, str, WindowRows, BinlogPosition, Chang
         """The place of the latest change that was delivered; None if this planner has delivered none."""
         return self._sessions.latest
 
+    def defined(self, state: State, end: BinlogPosition) -> State:
+        """Return the definitions at the end of a batch, with those of tables that its signals have added."""
+        new = self._sessions.new_tables
+        return state if new is None else new.defined(state, end)
+
     def finish(self, progress: Progress, changes: Changes) -> Progress:
         self._sessions.note(changes)
         return super().finish(progress, changes)
@@ -131,8 +154,12 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
     delivered; its `View` the place of the consistent snapshot, if the server tells it.
 
     `connect` opens a session; `list_captured` returns the captured tables in the order of their names. `admit` gives a
-    schema its events' key. `row_log` decodes changes.
+    schema its events' key. `row_log` decodes changes. `is_folded` returns True if the server has names in lower case
+    alone.
     """
+
+    new_tables: NewTables | None = None
+    """None if signals add no tables."""
 
     def __init__(
         self,
@@ -144,11 +171,13 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         list_captured: Callable[[], Sequence[tuple[str, str]]],
         admit: Callable[[TableSchema], TableSchema],
         row_log: RowLog[Any, Any],
+        is_folded: Callable[[], bool],
         runtime: Runtime,
     ) -> None:
         self._settings = settings
         self._connect, self._is_captured, self._list_captured = connect, is_captured, list_captured
         self._admit, self._row_log, self._runtime = admit, row_log, runtime
+        self._is_folded = is_folded
         self._dialect: Dialect = dialect_of(config)
         self._exact = is_exact(settings)
         self._chunk_size: int = config["incremental.snapshot.chunk.size"]
@@ -161,8 +190,8 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         )
         self.refuses = refusal(config, fault)
         name = config["signal.data.collection"]
-        self._signals: tuple[str, str] | None = table_name(name) if name else None
-        self.writes = self._signals is not None and not config["read.only"]
+        self.signal_table: tuple[str, str] | None = table_name(name) if name else None
+        self.writes = self.signal_table is not None and not config["read.only"]
         self._session: Connection[Any] | None = None
         # the quoted names of the signal table's first three columns
         self._columns: tuple[str, ...] = ()
@@ -193,8 +222,8 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
     def mark(self, watermark: Watermark | None) -> int:
         if watermark is None:
             return 0
-        assert self._signals is not None
-        session, table = self._planning(), ".".join(map(quoted, self._signals))
+        assert self.signal_table is not None
+        session, table = self._planning(), ".".join(map(quoted, self.signal_table))
         if watermark.is_deletion:
             own = self._first_columns(session)[0]
             self._run(session, f"delete from {table} where {own} = {literal(watermark.id)}")
@@ -220,8 +249,8 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
 
     def _first_columns(self, session: Connection[Any]) -> tuple[str, ...]:
         if not self._columns:
-            assert self._signals is not None
-            self._columns = first_columns(session, *self._signals)
+            assert self.signal_table is not None
+            self._columns = first_columns(session, *self.signal_table)
         return self._columns
 
     @contextmanager
@@ -300,7 +329,9 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         return [(signal, position) for signal, op, _, position in self._logged(changes) if op == "c"]
 
     def note(self, changes: Changes) -> None:
-        """Note the place of the batch's last change."""
+        """Note the end of the batch, and the place of its last change."""
+        if self.new_tables is not None:
+            self.new_tables.begin(changes.end, changes.state)
         for part in reversed(changes.rows):
             rows_of_tables = np.flatnonzero(part.run.version[part.first : part.last] >= 0)
             if len(rows_of_tables):
@@ -311,10 +342,10 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
 
     def _logged(self, changes: Changes) -> list[tuple[Signal, str, RowOrigin, str]]:
         """Return the rows that were inserted into the signal table or deleted from it, in log order."""
-        if self._signals is None:
+        if self.signal_table is None:
             return []
         found: list[tuple[tuple[int, ...], tuple[Signal, str, RowOrigin, str]]] = []
-        for batch in self._of(changes, self._signals):
+        for batch in self._of(changes, self.signal_table):
             transactions = transactions_of(batch)
             for row in np.flatnonzero((batch.op == ord("c")) | (batch.op == ord("d"))).tolist():
                 op = chr(batch.op[row])
@@ -330,6 +361,11 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
 
     def captured(self, changes: Changes) -> Sequence[tuple[str, str]]:
         return self._list_captured()
+
+    def local(self, entry: str) -> str:
+        # an expression is left as it is: small letters mean something else there
+        is_plain = self._is_folded() and _PLAIN.fullmatch(entry) is not None
+        return entry.lower() if is_plain else entry
 
     def reads(self, window: BinlogWindow, changes: Changes) -> Sequence[WindowTask]:
         origin = self._source(window, changes)
