@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +259,24 @@ def test_a_table_that_is_created_by_a_file_and_read_only(database: MySqlDatabase
     query.settle()
     assert query.is_equal("a", "c")
     assert database.execute("select count(*) from signals") == signals
+
+
+def test_a_transaction_that_is_prepared_while_the_table_is_added(database: MySqlDatabase, make: Make) -> None:
+    query = make()
+    query.settle()
+    changes = ("insert into b values (60, 'x')", "update b set v = 'x' where id = 1")
+    with closing(database.connect()) as session, session.cursor() as cursor:
+        for sql in ("xa start 'live'", *changes, "xa end 'live'", "xa prepare 'live'"):
+            cursor.execute(sql)
+        try:
+            query.send("add-tables", "b")
+            query.settle()
+            assert (60, "x") not in query.copy("b")
+            query.kill()
+        finally:
+            cursor.execute("xa commit 'live'")
+    query.settle()
+    assert query.is_equal("a", "b")
 
 
 def test_rows_that_are_not_read_are_told(database: MySqlDatabase, make: Make) -> None:
