@@ -45,6 +45,8 @@ BRIEF = "-XX:TieredStopAtLevel=1"
 CPU."""
 
 _PROGRESS = re.compile(r"\[ *\d+%\]\s*$")
+_SUMMARY = re.compile(r"(?:\d+ [a-z]+|no tests ran)\b.* in [\d.]+s")
+"""In pytest's last line, which lines of libraries at the end of the process may follow."""
 _FAILED = re.compile(r"((?:FAILED|ERROR) \S+::\S+)")
 """The beginning of a line in pytest's short summary."""
 _shown = Lock()
@@ -257,7 +259,7 @@ def run(part: Part, command: Sequence[str], environment: Mapping[str, str]) -> E
     """Run one part and show its output."""
     began = time.monotonic()
     kept: list[str] = []
-    last = "nothing"
+    last = summary = ""
     given = {**environment, durations.FILE: str(BUILD / "durations" / f"{part.name}.jsonl")}
     # A file and not a pipe, because a process that outlives pytest would keep the pipe open.
     with (
@@ -267,6 +269,7 @@ def run(part: Part, command: Sequence[str], environment: Mapping[str, str]) -> E
     ):
         for line in lines(process, reader):
             last = line.strip() or last
+            summary = last if _SUMMARY.search(last) else summary
             if _PROGRESS.search(line):
                 with _shown:
                     print(line, end="", flush=True)
@@ -275,7 +278,7 @@ def run(part: Part, command: Sequence[str], environment: Mapping[str, str]) -> E
     with _shown:
         print(f"\n== {part.name}\n{''.join(kept)}", flush=True)
     failed = [match[1] for line in kept if (match := _FAILED.match(line))]
-    return Ended(process.returncode, last, time.monotonic() - began, failed)
+    return Ended(process.returncode, summary or last or "nothing", time.monotonic() - began, failed)
 
 
 def lines(process: subprocess.Popen[bytes], reader: TextIO) -> Iterator[str]:
