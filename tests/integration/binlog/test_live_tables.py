@@ -14,6 +14,8 @@ from tailrace.connectors.binlog.live_tables import listed
 from tailrace.connectors.binlog.planner import BinlogEngine
 from tailrace.connectors.binlog.setup.prerequisites import check
 from tailrace.connectors.binlog.status import describe
+from tailrace.connectors.binlog.verify_source import compared
+from tailrace.connectors.consistent_read import TouchedKeys
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
 from tailrace.events.event_settings import EventSettings
@@ -355,6 +357,15 @@ def test_lists_that_contradict_the_checkpoint(database: MySqlDatabase, make: Mak
     query.options["checkpoint.location"] = str(tmp_path)
     told = [one.text for one in check(query.config) if one.subject == "tables"]
     assert f"{name}.a, {name}.b" in " ".join(told)
+    settings = EventSettings.from_options(query.config, "00000000-0000-0000-0000-000000000000")
+    with closing(compared(query.config, settings)) as before:
+        before.take()
+        (table,) = (one for one in before.tables if one.id.table == "b")
+        start = before.position
+    database.execute("update b set v = 'later' where id = 2", "insert into a values (80, 'later')")
+    with closing(compared(query.config, settings)) as after:
+        after.take()
+        assert after.touched(table, start, after.position) == TouchedKeys(((b"2",),))
 
     def started(commands: str, databases: str = f"{name}.*") -> Any:
         query.options |= {"database.include.list": databases, "table.commands": commands}
