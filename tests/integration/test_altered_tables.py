@@ -184,3 +184,67 @@ def test_a_new_column_has_the_value_that_old_rows_have(lake: Callable[..., Lake]
         "update t set v = 'c' where id = 1",
     )
     assert "may have values in its new column s" in made.fails()
+
+
+def _until_whole(made: Lake, database: Database) -> None:
+    """Run with a change in between, until the last moment is whole."""
+    for number in range(6):
+        made.run()
+        if made.moments()[-1]:
+            return
+        database.execute(f"insert into beat values ({number}) on conflict (id) do update set id = beat.id")
+    raise AssertionError("no moment is whole again")
+
+
+@pytest.mark.parametrize("mode", ["latest", "history"])
+def test_a_table_is_read_again_by_the_pipeline_itself(
+    lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """A new column has values that the log lacks, a column gets another type, and another table comes under the name.
+
+    The first process dies after it has noted that it must ask, and before it has asked.
+    """
+    database.execute(
+        "create table signals (id varchar(42) primary key, type varchar(32) not null, data text)",
+        "create table beat (id int primary key)",
+        "create table t (id int primary key, v text)",
+        "insert into t select i, i from generate_series(1, 5) i",
+    )
+    made = lake(source_signal_data_collection="public.signals", sink_tables_mode=mode)
+    for name in ("added_default", "schema_narrow", "schema_recreated"):
+        made.set(**{f"sink_tables_{name}": "reread"})
+    _until_whole(made, database)
+    current = "__valid_to is null" if mode == "history" else "true"
+    database.execute(
+        "create sequence numbers",
+        "alter table t add column n bigint not null default nextval('numbers')",
+        "alter table t alter column v type int using v::int",
+        "insert into t values (6, 6)",
+    )
+
+    def killed(*told: object) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("tailrace.sinks.tables.sink.send", killed)
+        with pytest.raises(Exception, match="killed"):
+            made.run()
+    made.run()
+    assert not made.moments()[-1]
+    _until_whole(made, database)
+    assert made.rows("public.t", "id, v, n", current) == made.source("t", "id, v, n")
+    before = made.rows("public.t", "id, v, n", current)
+    database.execute(
+        "drop table t",
+        "create table t (n text, id bigint primary key, w date)",
+        "insert into t select i, i, '2024-02-03' from generate_series(4, 9) i",
+        "update t set n = 'new' where id = 5",
+        "delete from t where id = 6",
+    )
+    made.run()
+    assert not made.moments()[-1]
+    _until_whole(made, database)
+    assert made.rows("public.t", "id, n, w", current) == made.source("t", "id, n, w")
+    if mode == "history":
+        closed = [key for (key,) in made.rows("public.t", "id", "__valid_to is not null")]
+        assert sorted(set(closed)) == [*(key for key, *_ in before if key not in (4, 5, 6)), 4, 5, 6]

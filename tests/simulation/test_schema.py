@@ -32,6 +32,14 @@ def test_a_copy_is_never_silently_different(postgres: Postgres, seeds: range) ->
     assert [outcome.text() for outcome in found.bad] == []
 
 
+def test_a_copy_that_the_pipeline_reads_again_is_never_silently_different(postgres: Postgres) -> None:
+    """The pipeline also dies between any two steps of its writes."""
+    found = runs.run(runs.with_rereads(postgres), range(5000, 5000 + sized(25, 125)), SECONDS)
+    print(found.text())
+    assert found.verdicts
+    assert [outcome.text() for outcome in found.bad] == []
+
+
 def test_a_copy_in_another_database_is_never_silently_different(
     postgres: Postgres, database: Database, tmp_path: Path
 ) -> None:

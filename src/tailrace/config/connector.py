@@ -73,6 +73,7 @@ class Traits:
     - `bean`: its name in Debezium's beans, and so in metrics, if that is another than `connector`; `bean_has_task`: the
       beans have the number of the task; `bean_disconnects`: the contexts of the beans that count lost sessions.
     - `address`: its option with a connection string, if it has no `database.hostname`.
+    - `numbers_tables`: its tables have numbers, so that another one under a table's name is recognised.
     - `splits_tables`: several tasks may read a batch's changes of one table (`event.order=key`).
     """
 
@@ -87,6 +88,7 @@ class Traits:
     skips_changes: bool = False
     transforms: Mapping[str, str] = field(default_factory=dict)
     gives_blocks: bool = False
+    numbers_tables: bool = False
     splits_tables: bool = True
     bean: str = ""
     bean_has_task: bool = False

@@ -18,12 +18,20 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A table to read: the rows that satisfy the SQL condition `filter`, ordered by `surrogate` or by the key."""
+    """A table to read: the rows that satisfy the SQL condition `filter`, ordered by `surrogate` or by the key.
+
+    `reread` is the id of the signal if the pipeline itself has sent it, else "".
+    """
 
     schema: str
     table: str
     filter: str | None = None
     surrogate: str | None = None
+    reread: str = ""
+
+    def to_json(self) -> list[Any]:
+        fields = [self.schema, self.table, self.filter, self.surrogate]
+        return [*fields, self.reread] if self.reread else fields
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.table}"
@@ -55,7 +63,7 @@ class PausedTable:
     def to_json(self) -> list[Any]:
         one, cursor = self.collection, self.cursor
         last, maximum = (None if key is None else list(key) for key in (cursor.last, cursor.maximum))
-        return [[one.schema, one.table, one.filter, one.surrogate], last, maximum, cursor.rows]
+        return [one.to_json(), last, maximum, cursor.rows]
 
     @classmethod
     def from_json(cls, fields: Sequence[Any]) -> PausedTable:
@@ -155,7 +163,7 @@ class IncrementalSnapshot:
 
     def to_json(self) -> dict[str, Any]:
         fields: dict[str, Any] = {
-            "collections": [[c.schema, c.table, c.filter, c.surrogate] for c in self.collections],
+            "collections": [one.to_json() for one in self.collections],
             "id": self.id,
             "rows": self.cursor.rows,
         }

@@ -44,7 +44,7 @@ class Progress:
             fields["before"] = self.before.to_json()
         for name, collections in (("blocking", self.blocking), ("reading", self.reading)):
             if collections:
-                fields[name] = [[c.schema, c.table, c.filter, c.surrogate] for c in collections]
+                fields[name] = [one.to_json() for one in collections]
         if self.notifications:
             fields["notices"] = [
                 [

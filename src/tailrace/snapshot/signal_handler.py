@@ -342,6 +342,8 @@ class SignalHandler:
             return replace(progress, blocking=progress.blocking + tuple(collections)), before, []
         # a missing table is reported when its turn comes
         collections += [Collection(*table_name(entry)) for entry in missing]
+        if action.id.startswith(signals.REREAD):
+            collections = [replace(one, reread=action.id) for one in collections]
         return self._begin(action.id, collections, progress, before)
 
     def _begin(

@@ -29,6 +29,8 @@ LONGEST_ID, LONGEST_DATA, DEEPEST = 500, 1_000_000, 64
 MOST_EXPRESSIONS, MOST_STEPS = 1000, 2_000_000_000
 """The most entries of a signal that are not exact table names, and the most work of matching them: the expressions'
 sizes times the characters of the names, some ten seconds."""
+REREAD = "reread-"
+"""Start of the ids of signals by which a pipeline itself asks for a snapshot."""
 WINDOW_OPEN, WINDOW_CLOSE = "snapshot-window-open", "snapshot-window-close"
 
 

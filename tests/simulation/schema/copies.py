@@ -5,9 +5,10 @@ Spark's work on the rows of a batch is done here one row at a time: append the r
 
 from __future__ import annotations
 
+import random
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Any, cast
@@ -22,6 +23,7 @@ from tailrace.sinks.tables.batch import TableBatch
 from tailrace.sinks.tables.evolution import ColumnStep
 from tailrace.sinks.tables.formats.base import Columns, StoredTable, TableCommit, TableFormat, WriteId
 from tailrace.sinks.tables.modes import Latest
+from tailrace.sinks.tables.positions import Request
 from tailrace.sinks.tables.rows import BlockOpening, RowReduction
 from tailrace.sinks.tables.sink import TablesSink
 from tailrace.sinks.tables.statements import Merge
@@ -60,14 +62,18 @@ def _constant(text: str) -> Any:
     return date.fromisoformat(value) if kind == "date" else value == "true" if kind == "boolean" else value
 
 
+class Crash(Exception):
+    """The end of a process between two steps of a write."""
+
+
 class MemoryTable(StoredTable):
-    """A table in memory; `store` has the tables by path."""
+    """A table in memory; `store` has the tables by path. `step` is called before each step, and may raise Crash."""
 
     title, marker, can_fill = "memory", "memory", True
 
-    def __init__(self, store: dict[str, MemoryTable], path: str) -> None:
+    def __init__(self, store: dict[str, MemoryTable], path: str, step: Callable[[], None]) -> None:
         super().__init__(cast(Any, _Session(self)), path)
-        self._store = store
+        self._store, self._step = store, step
         self.kinds: dict[str, str] = {}
         self.told: dict[str, str] = {}
         self.kept: list[Row] = []
@@ -96,15 +102,21 @@ class MemoryTable(StoredTable):
         raise NotImplementedError
 
     def create(self, columns: Columns, properties: Mapping[str, str]) -> None:
+        self._step()
         self.kinds, self.told = dict(columns), dict(properties)
         self._store[self.path] = self
         self._commit(None, False)
 
     def announce(self, steps: Sequence[ColumnStep], properties: Mapping[str, str]) -> None:
+        self._step()
         self.told |= properties
 
     def alter(self, steps: Sequence[ColumnStep], properties: Mapping[str, str]) -> None:
         for step in steps:
+            self._step()
+            # A step that was done before a crash is repeated.
+            if step.what == "drop" and step.name not in self.kinds:
+                continue
             if step.what == "drop":
                 del self.kinds[step.name]
                 self.kept = [{name: row[name] for name in self.kinds} for row in self.kept]
@@ -117,10 +129,12 @@ class MemoryTable(StoredTable):
             else:
                 self.kinds[step.name] = step.to
                 self.kept = [{step.name: None, **row} for row in self.kept]
+        self._step()
         self.told |= properties
         self._commit(None, False)
 
     def fill(self, values: Mapping[str, str], where: str) -> None:
+        self._step()
         for name, value in values.items():
             for row in self.kept:
                 row[name] = _constant(value)
@@ -130,6 +144,7 @@ class MemoryTable(StoredTable):
 
     def put(self, rows: list[Row], once: WriteId) -> None:
         """Replace all rows; does nothing if the batch was written before."""
+        self._step()
         if self._newest.get(once.application, -1) < once.batch:
             self._newest[once.application] = once.batch
             self.kept = rows
@@ -170,15 +185,16 @@ class MemoryFormat(TableFormat):
     jars, settings = (), {}
     conflict = re.compile("never")
 
-    def __init__(self) -> None:
+    def __init__(self, step: Callable[[], None] = lambda: None) -> None:
         self.tables: dict[str, MemoryTable] = {}
+        self._step = step
 
     def demand(self, spark: Any) -> None:
         pass
 
     def table(self, session: Any, path: str) -> MemoryTable:
         found = self.tables.get(path)
-        return MemoryTable(self.tables, path) if found is None else found
+        return MemoryTable(self.tables, path, self._step) if found is None else found
 
 
 class Blocks:
@@ -233,10 +249,16 @@ class MemoryLatest(Latest):
                             f"Neither the log nor the table {self.path} has a value of a row.",
                             "Set unknown.values to null.",
                         )
+                    if old is None and self.unknown_values == "reread":
+                        assert self._target is not None
+                        self._target.reread("neither the log nor the table has a value")
                     missing = [form.names[place] for place in row["missing"]]
                     values |= {name: None if old is None else old[name] for name in missing}
                 kept[at] = values
         table.put(list(kept.values()), once)
+
+    def empty(self, stored: StoredTable, batch: TableBatch, form: BlockForm, once: WriteId) -> None:
+        cast(MemoryTable, stored).put([], once)
 
 
 def _opened(batch: TableBatch) -> Iterator[pa.Table]:
@@ -280,18 +302,37 @@ class Copies(ABC):
 
 
 class MemoryCopies(Copies):
-    """Copies in memory."""
+    """Copies in memory. `dice` decide at which steps the process ends, and begins its batch again; None: at none."""
 
-    def __init__(self, sink: Sink) -> None:
-        self._format = MemoryFormat()
+    def __init__(self, sink: Sink, dice: random.Random | None = None) -> None:
+        self._dice = dice
+        self._format = MemoryFormat(self._step)
         self.follow(sink)
+
+    def _step(self) -> None:
+        if self._dice is not None and self._dice.random() < 0.1:
+            raise Crash
 
     def follow(self, sink: Sink) -> None:
         assert isinstance(sink, TablesSink)
         self._unknown = sink.unknown
-        self._owner = Owner("pipeline", "latest", sink.policies, format=self._format)
+        self._sink = sink
+        self._owner = Owner("pipeline", "latest", sink.policies, format=self._format, reread=self._reread)
+
+    def _reread(self, source: str, reason: str) -> None:
+        _, schema, table = source.split(".")
+        self._step()
+        self._sink.reread(Request.new(schema, table).message())
 
     def write(self, number: int, rows: Sequence[Row]) -> None:
+        while True:
+            try:
+                self._write(number, rows)
+                return
+            except Crash:
+                continue
+
+    def _write(self, number: int, rows: Sequence[Row]) -> None:
         found: dict[tuple[str, str, str], list[tuple[bytes, bytes]]] = {}
         for row in rows:
             if row["op"] == BLOCK:

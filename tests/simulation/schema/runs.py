@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import secrets
 import time
 from collections import Counter
@@ -26,17 +27,23 @@ BAD = ("silent", "unmended", "unlisted")
 
 @dataclass
 class Runs:
-    """The results of histories; `bad` are those that ended badly, `seconds` is the total time."""
+    """The results of histories; `bad` are those that ended badly, `unstopped` the number of the others in which no run
+    ended with an error, `seconds` is the total time."""
 
     verdicts: Counter[str] = field(default_factory=Counter)
     stops: int = 0
+    unstopped: int = 0
     bad: list[Outcome] = field(default_factory=list)
     seconds: float = 0.0
 
     def text(self) -> str:
         """Return the counts as a line."""
         counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(self.verdicts.items()))
-        return f"{sum(self.verdicts.values())} histories in {self.seconds:.0f} s: {counts}; {self.stops} stops"
+        total = sum(self.verdicts.values())
+        return (
+            f"{total} histories in {self.seconds:.0f} s: {counts}; {self.stops} stops, and none in "
+            f"{self.unstopped / max(total, 1):.0%} of the histories"
+        )
 
 
 Run = Callable[[int], Outcome]
@@ -54,6 +61,23 @@ def on_postgres(
             return History(database, seed, copies=copies, options=options).run()
         finally:
             give_back(database)
+
+    return one
+
+
+REREADS = TABLES | {
+    f"tables.{name}": "reread" for name in ("added.default", "schema.narrow", "schema.recreated", "unknown.values")
+}
+"""Options of a sink of tables that lets the pipeline read tables again instead of ending a run."""
+
+
+def with_rereads(postgres: Postgres) -> Run:
+    """Return a function that runs histories on a server of PostgreSQL, whose pipeline reads tables again by itself and
+    dies between steps of its writes."""
+
+    def one(seed: int) -> Outcome:
+        dice = random.Random(seed)
+        return on_postgres(postgres, lambda sink: MemoryCopies(sink, dice), REREADS)(seed)
 
     return one
 
@@ -94,6 +118,7 @@ def run(one: Run, seeds: Iterable[int], seconds: float | None = None, show: Call
         outcome = one(seed)
         found.verdicts[outcome.verdict] += 1
         found.stops += len(outcome.stops)
+        found.unstopped += not outcome.stops and outcome.verdict not in BAD
         if outcome.verdict in BAD:
             found.bad.append(outcome)
             show(outcome.text())
@@ -113,6 +138,7 @@ def on_own_servers(
         if wanted in f"PostgreSQL {name}" and (name == "embedded" or binaries is not None):
             with Server(binaries, SETTINGS) as server, owned(describe(server.dsn())) as postgres:
                 yield f"PostgreSQL {name}", run(on_postgres(postgres), seeds, show=show)
+                yield f"PostgreSQL {name}, rereads", run(with_rereads(postgres), seeds, show=show)
     for version in VERSIONS:
         if wanted not in version.name:
             continue

@@ -124,12 +124,70 @@ def test_a_table_that_was_made_anew_under_the_same_name_is_told() -> None:
         followed(replace(OLD, relation=6), old=old)
 
 
+REREADS = Policies(recreated="reread", narrow="reread", added_default="reread")
+
+
+def test_another_table_under_the_name_is_known_by_the_names_of_its_columns() -> None:
+    """Numbers of columns mean nothing in another table, and no row is left that a new column could lack values in."""
+    old = replace(TABLE, relation=5)
+    new = form((1, "b", TEXT), (2, "id", LONG), (4, "c"), key=(1,), added=(2,), relation=6)
+    steps, held = followed(new, REREADS, old=old)
+    assert steps == [
+        ("drop", "a", ""), ("drop", "b", ""), ("widen", "id", "bigint"), ("add", "b", "string"), ("add", "c", "int"),
+    ]  # fmt: skip
+    assert held == {"id": "id", "b": "b", "c": "c"}
+    assert Alteration(old, new, AT, kinds(OLD), REREADS).reread == ""
+
+
+@pytest.mark.parametrize("done", range(8))
+def test_another_table_is_followed_after_a_crash_at_any_step(done: int) -> None:
+    record, types = replace(TABLE, relation=5), kinds(OLD)
+    new = form((1, "b", TEXT), (2, "id", LONG), (4, "c"), key=(1,), added=(2,), relation=6)
+    # The steps and records up to the crash, and then all.
+    for most in (done, 100):
+        before = record
+        phases = list(Alteration(before, new, AT, types, REREADS).phases())
+        steps = [(phase, step) for phase in phases for step in (*phase.steps, None)]
+        for phase, step in steps[:most]:
+            if step is None:
+                record = phase.record
+            elif step.what == "drop":
+                del types[step.name]
+            else:
+                types[step.name] = step.to
+    assert types == kinds(new)
+    assert (record.relation, record.key, {held.source: held.number for held in record.columns}) == (
+        6, ("id",), {"b": 1, "id": 2, "c": 4},
+    )  # fmt: skip
+
+
+def test_a_column_of_another_type_is_made_anew_and_read_again() -> None:
+    new = form(ID, (2, "a", TEXT), B)
+    with pytest.raises(UnfollowedAlteration, match="the type of its column a is now string") as caught:
+        followed(new)
+    assert "schema.narrow = reread" in caught.value.remedy
+    assert followed(new, REREADS)[0] == [("drop", "a", ""), ("add", "a", "string")]
+    assert Alteration(TABLE, new, AT, kinds(OLD), REREADS).reread == (
+        "existing rows have values of another type in its column a"
+    )
+    assert followed(form(ID, (2, "a", LONG), B), REREADS)[0] == [("widen", "a", "bigint")]
+    with pytest.raises(UnfollowedAlteration, match="the type of its column id is now string"):
+        followed(form((1, "id", TEXT), A, B), REREADS)
+    lost = {"id": "int", "b": "int"}
+    with pytest.raises(UnfollowedAlteration, match="another program has dropped or renamed the table's column a"):
+        followed(OLD, REREADS, types=lost)
+    assert followed(new, REREADS, types=lost, old=replace(TABLE, since=AT))[0] == [("add", "a", "string")]
+
+
 def test_a_column_with_a_default_stops_unless_it_may_be_null() -> None:
     new = form(ID, A, B, (4, "c"), added=(3,))
     with pytest.raises(UnfollowedAlteration, match="may have values in its new column c,") as caught:
         followed(new)
-    assert "added.default = null" in caught.value.remedy
-    assert followed(new, Policies(stops_at_defaults=False))[0] == [("add", "c", "int")]
+    assert "added.default = reread" in caught.value.remedy
+    assert followed(new, Policies(added_default="null"))[0] == [("add", "c", "int")]
+    assert Alteration(TABLE, new, AT, kinds(OLD), REREADS).reread == (
+        "existing rows may have values in its new column c"
+    )
     assert followed(new, Policies(add="ignore"))[0] == []
 
 

@@ -21,6 +21,7 @@ CONNECTOR = Descriptor(
             ),
         },
         gives_blocks=True,
+        numbers_tables=True,
     ),
     title="PostgreSQL",
     class_name="io.debezium.connector.postgresql.PostgresConnector",

@@ -52,17 +52,30 @@ class TableBatch:
         return [(form, next(run).first) for form, run in runs]
 
     def parts(self) -> list[TableBatch]:
-        """Split the batch where the columns of the key change. Return the parts in log order."""
-        ordered = sorted(self.heads, key=lambda head: (head.first, head.last))
-        runs = [tuple(run) for _, run in groupby(ordered, key=lambda head: _key(head.form))]
+        """Split the batch where the columns of the key or the type of a column change, or another table of the source
+        comes under the name.
+
+        Return the parts in log order.
+        """
+        runs: list[list[Head]] = []
+        key, relation, types = None, 0, dict[int | str, pa.DataType]()
+        for head in sorted(self.heads, key=lambda head: (head.first, head.last)):
+            form = head.form
+            found = {form.number(place) or form.names[place]: kind for place, kind in enumerate(form.types)}
+            is_same = key == _key(form) and all(types.get(column, kind) == kind for column, kind in found.items())
+            if not runs or not is_same or (relation and form.relation and relation != form.relation):
+                runs.append([])
+                types = {}
+            runs[-1].append(head)
+            key, relation, types = _key(form), form.relation or relation, types | found
         if len(runs) == 1:
             return [self]
-        found = []
+        parts = []
         for run in runs:
             texts = [head.text().hex() for head in run]
             of_run = " or ".join(f"key = X'{text}'" for text in texts)
-            found.append(replace(self, heads=run, frame=self.frame.where(of_run)))
-        return found
+            parts.append(replace(self, heads=tuple(run), frame=self.frame.where(of_run)))
+        return parts
 
     @property
     def snapshot(self) -> str:

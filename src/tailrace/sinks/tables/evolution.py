@@ -17,15 +17,16 @@ from dataclasses import dataclass, replace
 from tailrace.columns.blocks import BlockForm, Place
 from tailrace.sinks.tables import statements
 
-EVOLVE, IGNORE, STOP = "evolve", "ignore", "stop"
+EVOLVE, IGNORE, STOP, REREAD, NULL = "evolve", "ignore", "stop", "reread", "null"
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "add": (EVOLVE, IGNORE, STOP),
     "drop": (EVOLVE, IGNORE, STOP),
     "rename": (EVOLVE, IGNORE, STOP),
     "widen": (EVOLVE, STOP),
-    "narrow": (STOP, IGNORE),
+    "narrow": (STOP, IGNORE, REREAD),
     "key": (EVOLVE, STOP),
+    "recreated": (STOP, REREAD),
 }
 """Kinds of alterations with their supported policies, the default first."""
 
@@ -39,7 +40,8 @@ SENSELESS = {
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The policy for each kind of alteration. With `stops_at_defaults`, a new column with a default is an error."""
+    """The policy for each kind of alteration. `added_default` is the policy for a new column in which existing rows may
+    have values that the log does not contain: STOP, NULL or REREAD."""
 
     add: str = EVOLVE
     drop: str = EVOLVE
@@ -47,7 +49,8 @@ class Policies:
     widen: str = EVOLVE
     narrow: str = STOP
     key: str = EVOLVE
-    stops_at_defaults: bool = True
+    recreated: str = STOP
+    added_default: str = STOP
 
 
 DEFAULTS = Policies()
@@ -130,6 +133,14 @@ class HeldTable:
             found.append(held if held is not None else named if is_same else None)
         return found
 
+    def by_name(self) -> HeldTable:
+        """Return the record for another table of the source, whose columns have other numbers."""
+        return replace(self, columns=tuple(replace(held, number=0) for held in self.columns))
+
+    def is_of_another(self, form: BlockForm) -> bool:
+        """Return True if the form is of another table of the source than the record."""
+        return bool(self.relation and form.relation) and self.relation != form.relation
+
     def called(self, names: Mapping[str, str]) -> HeldTable:
         """Return the record after a rename of columns in the table."""
         columns = tuple(replace(held, name=names.get(held.name, held.name)) for held in self.columns)
@@ -171,15 +182,16 @@ class _Move:
     @property
     def aside(self) -> str:
         """The column's temporary name while its next name still belongs to another column."""
-        return f"__tailrace_{self.held.number}"
+        return _aside(self.held.number)
 
 
 class Alteration:
     """The alteration of a table from its record to a form, which holds since the place `since`.
 
     `types` holds the table's columns, `own` the names of columns that are not the source's. `can_fill` is True if the
-    table supports values of new columns in existing rows. Raises UnfollowedAlteration if the policies forbid the
-    alteration or the table does not support it.
+    table supports values of new columns in existing rows. If the form is of another table of the source, no row is
+    left; columns are known by their names, and those with other types are dropped and added. Raises
+    UnfollowedAlteration if the policies forbid the alteration or the table does not support it.
     """
 
     def __init__(
@@ -192,17 +204,22 @@ class Alteration:
         own: Sequence[str] = (),
         can_fill: bool = False,
     ) -> None:
-        if record.relation and form.relation and record.relation != form.relation:
-            raise UnfollowedAlteration("the source's table was dropped, and another one has its name")
-        self._record, self._form, self._since = record, form, since
         self._types, self._policies = types, policies
+        self._is_another = record.is_of_another(form)
+        if self._is_another:
+            self._demand("recreated", "the source's table was dropped, and another one has its name")
+            record = record.by_name()
+        self._record, self._form, self._since = record, form, since
         self.unfilled: list[str] = []
         """New columns in which existing rows get null, though they may have values in the source."""
         # A shard's value for its column does not apply to the rows of other shards.
         self._can_fill = can_fill and not form.shard
         self._elsewhere = {name for shard, names in record.shards if shard != form.shard for name in names}
         self._demand_shard()
-        self._known = record.matching(form)
+        matching = record.matching(form)
+        replaced = {place for place, held in enumerate(matching) if held and self._is_replaced(place, held)}
+        self._replaced = {place: matching[place] for place in sorted(replaced)}
+        self._known = [None if place in replaced else held for place, held in enumerate(matching)]
         self._dropped, self._kept = self._gone([held for held in self._known if held is not None])
         self._moves = [self._moved(place, held) for place, held in enumerate(self._known)]
         adopted = {move.now for move in self._moves if move.was is None}
@@ -271,7 +288,7 @@ class Alteration:
                 "recognised if several tables are routed into one"
             )
         late = [name for name in came if self._form.names.index(name) in self._form.added]
-        if late and self._policies.stops_at_defaults:
+        if late and self._policies.added_default == STOP:
             raise self._untold(late[0])
         self.unfilled += late
 
@@ -299,7 +316,9 @@ class Alteration:
                 # Another shard still has it.
                 kept.append(held)
                 continue
-            if held.gone:
+            if held in self._replaced.values():
+                dropped.append(held)
+            elif held.gone:
                 kept.append(held)
             elif not held.name:
                 dropped.append(held)
@@ -332,13 +351,15 @@ class Alteration:
         return replace(move, now=now, to=self._wider(name, self._types[now], kind))
 
     def _added(self, place: int, held: HeldColumn, kind: str) -> _Move:
+        if place in self._replaced:
+            return _Move(None, held, "", kind)
         self._demand("add", f"it has the new column {held.source}")
         if self._policies.add == IGNORE:
             return _Move(None, replace(held, name=""))
         value = dict(self._form.values).get(place)
         fill = statements.constant(kind, value) if value is not None and self._can_fill else ""
-        if place in self._form.added and not fill:
-            if self._policies.stops_at_defaults:
+        if place in self._form.added and not fill and not self._is_another:
+            if self._policies.added_default == STOP:
                 raise self._untold(held.source)
             self.unfilled.append(held.source)
         dropped = {gone.name for gone in self._dropped}
@@ -350,7 +371,8 @@ class Alteration:
     def _untold(column: str) -> UnfollowedAlteration:
         return UnfollowedAlteration(
             f"existing rows may have values in its new column {column}, which the log does not contain",
-            "Set debezium.sink.tables.added.default = null, and read the table anew by an incremental snapshot",
+            "Set debezium.sink.tables.added.default = reread; or set it to null, and read the table anew by an "
+            "incremental snapshot",
         )
 
     def _leaves(self, name: str) -> bool:
@@ -359,6 +381,32 @@ class Alteration:
             if was is not None and was.name == name and was.source != source:
                 return self._policies.rename == EVOLVE
         return False
+
+    def _is_replaced(self, place: int, held: HeldColumn) -> bool:
+        """Return True if the column is dropped, and another one of the new type is added in its place."""
+        if not held.name or not (self._is_another or (self._policies.narrow == REREAD and place not in self._form.key)):
+            return False
+        old, new = self._types.get(held.name, ""), statements.type_of(self._form.types[place])
+        if not old:
+            # A crash has come between a drop, or a rename, and its record.
+            name, others = self._form.names[place], {one.name for one in self._record.columns}
+            renamed = [_aside(held.number)] if name in others else [_aside(held.number), name]
+            has_begun = self._is_another or self._record.since == self._since
+            return has_begun and not (held.number and set(renamed) & self._types.keys())
+        fits = old == new or (self._policies.widen == EVOLVE and statements.widens(old, new))
+        return not (fits or (self._policies.narrow == IGNORE and statements.holds(old, new)))
+
+    @property
+    def reread(self) -> str:
+        """The reason for which the source's table must be read again, as half a sentence; "" if there is none."""
+        if self._is_another:
+            return ""
+        anew = [self._form.names[place] for place in self._replaced]
+        if anew:
+            return f"existing rows have values of another type in its column {', '.join(anew)}"
+        if self.unfilled and self._policies.added_default == REREAD:
+            return f"existing rows may have values in its new column {', '.join(self.unfilled)}"
+        return ""
 
     def _wider(self, column: str, old: str, new: str) -> str:
         """Return the type to widen a column to; "" if it stays unchanged."""
@@ -369,7 +417,11 @@ class Alteration:
             self._demand("widen", why)
             return new
         if not statements.holds(old, new):
-            raise UnfollowedAlteration(why)
+            raise UnfollowedAlteration(
+                why,
+                "Set debezium.sink.tables.schema.narrow = reread, unless the column is in the key, or begin anew with "
+                "another path and another checkpoint",
+            )
         self._demand("narrow", why)
         return ""
 
@@ -383,7 +435,7 @@ class Alteration:
             return before, False
         self._demand("key", "its key has other columns than before")
         for move in key:
-            if not move.now:
+            if not move.now and not self._is_another:
                 source = move.held.source
                 raise UnfollowedAlteration(f"its new key has the column {source}, whose values the table does not have")
         return now, True
@@ -410,6 +462,10 @@ def demand_names(names: Sequence[str], others: Sequence[str]) -> None:
                 f"the columns {other} and {name} cannot be in one table: Spark ignores the case of names",
                 "Leave one of them out with column.exclude.list",
             )
+
+
+def _aside(number: int) -> str:
+    return f"__tailrace_{number}"
 
 
 def _name(held: HeldColumn | None) -> str:

@@ -11,12 +11,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import pyarrow as pa
+
+from tailrace.columns.blocks import BlockForm
 from tailrace.errors import SinkError
 from tailrace.sinks.tables import statements, versions
 from tailrace.sinks.tables.batch import CHANGES, TableBatch, with_values
+from tailrace.sinks.tables.evolution import NULL, REREAD
 from tailrace.sinks.tables.formats.base import Columns, StoredTable, WriteId
 from tailrace.sinks.tables.frames import in_session
 from tailrace.sinks.tables.row_lookup import RowLookup
+from tailrace.sinks.tables.rows import row_schema
 from tailrace.sinks.tables.statements import KEPT, ReducedBatch, quoted, unknown_column
 from tailrace.sinks.tables.target import Owner, Target, metadata
 from tailrace.sinks.tables.versions import VALIDITY, VersionEnds, version_schema
@@ -57,7 +62,9 @@ class TableInMode(ABC):
         *earlier, last = enumerate(self.parts(batch))
         for number, part in earlier:
             if not target.is_beyond(part.forms, batch.number):
+                self._replace(stored, part, number)
                 self._bring(stored, part, number)
+        self._replace(stored, last[1], last[0])
         self._bring(stored, last[1])
         return target.version(batch.number)
 
@@ -80,6 +87,19 @@ class TableInMode(ABC):
         else:
             self.merge(stored, batch, once)
         self._target.note(batch.snapshot)
+
+    def _replace(self, stored: StoredTable, part: TableBatch, number: int) -> None:
+        """Empty the table if another table of the source has come under its name with the part `number` of a batch.
+
+        The record names the former table until the alteration that follows is done, so a crash repeats this.
+        """
+        assert self._target is not None
+        form = self._target.replaced(part.forms)
+        if form is not None:
+            self._target.reread("another table came under its name")
+            told = metadata(part.number, CHANGES, self._target.run)
+            self.empty(stored, part, form, WriteId(self._owner.pipeline, part.number, told, -1 - number))
+            self._target.note(CHANGES)
 
     def _append(self, stored: StoredTable, batch: TableBatch, once: WriteId) -> None:
         columns = [f"c{place} as {quoted(name)}" for place, name in enumerate(batch.form.names)]
@@ -107,6 +127,18 @@ class TableInMode(ABC):
     def merge(self, stored: StoredTable, batch: TableBatch, once: WriteId) -> None:
         """Write rows that the table may already have."""
 
+    @abstractmethod
+    def empty(self, stored: StoredTable, batch: TableBatch, form: BlockForm, once: WriteId) -> None:
+        """Remove all rows, whose columns have `form`, or end them before the first row of the batch."""
+
+    def _demand_reread(self, error: Exception) -> None:
+        """Ask for a snapshot if an error says that neither the log nor the table has a value; raise other errors."""
+        column = unknown_column(str(error))
+        if column is None:
+            raise error
+        assert self._target is not None
+        self._target.reread(f"neither the log nor the table has a value of its column {column}")
+
 
 # --- latest -----------------------------------------------------------------------------------------------------------
 
@@ -117,8 +149,8 @@ _ROWS, _FILLED = "tailrace_rows", "tailrace_filled"
 class Latest(TableInMode):
     """A table of the source's rows: the initial snapshot is appended, each later batch is a MERGE.
 
-    `unknown` is the policy for values that neither the log nor the table has; `again` reads such values from the
-    source. Deleted rows are kept if the owner keeps deletes.
+    `unknown` is the policy for values that neither the log nor the table has; `again` reads them from the source if
+    that is `reselect`. Deleted rows are kept if the owner keeps deletes.
     """
 
     mode = "latest"
@@ -145,9 +177,20 @@ class Latest(TableInMode):
         try:
             stored.merge(replace(reduced.merge(), small=batch.small, few=batch.few), once)
         except Exception as error:
+            if self._unknown == REREAD:
+                self._demand_reread(error)
+                if batch.moved:
+                    moved = statements.moved(stored.name(), form, _ROWS, NULL, doubtful)
+                    session.sql(moved).createOrReplaceTempView(_FILLED)
+                stored.merge(replace(reduced, unknown=NULL).merge(), once)
+                return
             if self._again is None or not self._again.reads(batch) or unknown_column(str(error)) is None:
                 raise
             self._again.merge(stored, batch, once, reduced, _ROWS)
+
+    def empty(self, stored: StoredTable, batch: TableBatch, form: BlockForm, once: WriteId) -> None:
+        _no_rows(stored.session, row_schema(form)).createOrReplaceTempView(_ROWS)
+        stored.merge(ReducedBatch(form, _ROWS, keeps_deletes=bool(self.own), emptied=True).merge(), once)
 
 
 # --- history ----------------------------------------------------------------------------------------------------------
@@ -177,22 +220,41 @@ class History(TableInMode):
         opened = batch.opened()
         in_session(session, opened).createOrReplaceTempView(_VERSIONS)
         new = session.sql(versions.news(table, form, _VERSIONS))
-        schema: Any = _declared(batch)
+        schema: Any = _declared(version_schema(form))
         lasting = batch.parted(new).mapInArrow(VersionEnds(form), schema)
         lasting.createOrReplaceTempView(_LASTING)
         session.sql(versions.changes(table, form, _LASTING, self._unknown)).createOrReplaceTempView(_CHANGES)
-        truncate = None if batch.truncate is None else _first_truncate(opened)
-        stored.merge(replace(versions.merge(form, _CHANGES, truncate), small=batch.small), once)
+        truncate = None if batch.truncate is None else _first(opened.where("op = 't'"))
+        merge = replace(versions.merge(form, _CHANGES, truncate), small=batch.small)
+        try:
+            stored.merge(merge, once)
+        except Exception as error:
+            if self._unknown != REREAD:
+                raise
+            self._demand_reread(error)
+            session.sql(versions.changes(table, form, _LASTING, NULL)).createOrReplaceTempView(_CHANGES)
+            stored.merge(merge, once)
+
+    def empty(self, stored: StoredTable, batch: TableBatch, form: BlockForm, once: WriteId) -> None:
+        _no_rows(stored.session, version_schema(form)).createOrReplaceTempView(_LASTING)
+        changes = versions.changes(stored.name(), form, _LASTING, NULL)
+        stored.session.sql(changes).createOrReplaceTempView(_CHANGES)
+        stored.merge(versions.merge(form, _CHANGES, _first(batch.opened())), once)
 
 
-def _declared(batch: TableBatch) -> Any:
+def _no_rows(session: SparkSession, schema: pa.Schema) -> DataFrame:
+    return session.createDataFrame([], _declared(schema))
+
+
+def _declared(schema: pa.Schema) -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return from_arrow_schema(version_schema(batch.form), prefer_timestamp_ntz=True)
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
-def _first_truncate(rows: DataFrame) -> tuple[str, int, int] | None:
-    found = rows.where("op = 't'").orderBy("position", "ordinal")
+def _first(rows: DataFrame) -> tuple[str, int, int] | None:
+    """Return the place and the time, in µs, of the first row; None if there is none."""
+    found = rows.orderBy("position", "ordinal")
     first = found.selectExpr("position", "ordinal", "unix_micros(at) as micros").first()
     return None if first is None else (first["position"], first["ordinal"], first["micros"])
 
@@ -239,3 +301,6 @@ class Log(TableInMode):
 
     def merge(self, stored: StoredTable, batch: TableBatch, once: WriteId) -> None:
         raise AssertionError("changes are always appended")
+
+    def empty(self, stored: StoredTable, batch: TableBatch, form: BlockForm, once: WriteId) -> None:
+        raise AssertionError("the sink refuses this policy")

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
+from uuid import uuid4
 
 from tailrace.errors import SinkError
 from tailrace.sinks.storage import HadoopStorage
@@ -18,6 +19,7 @@ from tailrace.sinks.tables.formats.base import StoredTable, TableFormat, WriteId
 from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.formats.detection import found_at
 from tailrace.sinks.tables.target import PIPELINE, metadata
+from tailrace.snapshot.signals import REREAD, Signal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,8 +34,8 @@ _COMMITS = 10
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-AGAIN = "tailrace.read-again"
-"""The property that holds `Positions.until`."""
+AGAIN, REREADS = "tailrace.read-again", "tailrace.rereads"
+"""The properties that hold `Positions.until` and `Positions.rereads`."""
 
 COLUMNS = (
     ("query", "string"),
@@ -66,6 +68,27 @@ class BatchEnd:
         return cls(number, last["position"], last["ordinal"], at)
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request to read a table of the source, and the id of its signal."""
+
+    signal: str
+    schema: str
+    table: str
+
+    @classmethod
+    def new(cls, schema: str, table: str) -> Request:
+        """Return a request with an id of its own, of at most 42 characters, as signal tables hold it."""
+        return cls(f"{REREAD}{uuid4().hex}", schema, table)
+
+    def message(self) -> Signal:
+        """Return the signal."""
+        quoted = ".".join('"' + part.replace('"', '""') + '"' for part in (self.schema, self.table))
+        return Signal(
+            self.signal, "execute-snapshot", json.dumps({"data-collections": [quoted], "type": "incremental"})
+        )
+
+
 class Positions:
     """The table of positions at `path`. Each batch of the query adds a row after its tables are written."""
 
@@ -76,6 +99,8 @@ class Positions:
         self._lock = Lock()
         self.until = ""
         """Up to this position, rows that were read again may be newer than the log. Valid after `open`."""
+        self.rereads: Mapping[str, Request] = {}
+        """The tables of the source that are to be read again in full; no moment is whole. Valid after `open`."""
         self._session: SparkSession | None = None
         self._is_open = False
 
@@ -97,7 +122,10 @@ class Positions:
             self._versions = self._made(self._own(spark), number)
         else:
             # A JVM that has outlived its driver may have written since the table was found.
-            self.until = self._format.table(self._own(spark), self.path).properties().get(AGAIN, "")
+            properties = self._format.table(self._own(spark), self.path).properties()
+            self.until = properties.get(AGAIN, "")
+            told = json.loads(properties.get(REREADS, "{}"))
+            self.rereads = {source: Request(*fields) for source, fields in told.items()}
         self._is_open = True
 
     def load(self, spark: SparkSession, most: int) -> None:
@@ -120,13 +148,20 @@ class Positions:
                 self._format.table(spark.newSession(), self.path).announce((), {AGAIN: position})
                 self.until = position
 
+    def keep_rereads(self, spark: SparkSession, rereads: Mapping[str, Request]) -> None:
+        """Set `rereads`, and write them to the table. Call it after `open`, from one thread at a time."""
+        told = {source: (one.signal, one.schema, one.table) for source, one in rereads.items()}
+        with self._lock:
+            self._format.table(spark.newSession(), self.path).announce((), {REREADS: json.dumps(told)})
+            self.rereads = rereads
+
     def add(self, spark: SparkSession, moment: BatchEnd, whole: bool, versions: Mapping[str, int]) -> None:
         """Add the row of a batch, once. `versions` are the versions of the tables that the batch has written."""
         assert self._versions is not None
         session = self._own(spark)
         self._versions |= versions
         # Snapshot rows, and rows that were read again, may be newer than the log that is read after them.
-        whole = whole and moment.position > self.until
+        whole = whole and moment.position > self.until and not self.rereads
         whole, self._highest = whole and moment.position >= self._highest, max(moment.position, self._highest)
         at = (moment.at.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
         query, position, known = map(statements.literal, (self._query, moment.position, json.dumps(self._versions)))

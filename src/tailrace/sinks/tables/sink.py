@@ -17,7 +17,8 @@ from tailrace.config.config import Config
 from tailrace.config.jar import Jar
 from tailrace.connectors.registry import find, parse
 from tailrace.connectors.row_lookup import PresentTables
-from tailrace.connectors.source_status import Describe
+from tailrace.connectors.signalling import send, usable
+from tailrace.connectors.source_status import Describe, Offsets
 from tailrace.errors import SinkError, TailraceError
 from tailrace.events.event_settings import EventSettings
 from tailrace.process.temporary import can_share_files
@@ -26,7 +27,7 @@ from tailrace.sinks.claim import identity
 from tailrace.sinks.interruption import briefly
 from tailrace.sinks.storage import HadoopStorage, reaching
 from tailrace.sinks.tables.batch import TableBatch
-from tailrace.sinks.tables.evolution import CHOICES, SENSELESS, Policies
+from tailrace.sinks.tables.evolution import CHOICES, NULL, REREAD, SENSELESS, STOP, Policies
 from tailrace.sinks.tables.formats.delta import Delta
 from tailrace.sinks.tables.formats.detection import FORMATS
 from tailrace.sinks.tables.frames import computed, is_here
@@ -34,10 +35,12 @@ from tailrace.sinks.tables.modes import History, Latest, Log, TableInMode
 from tailrace.sinks.tables.names import OPTIONS, Known, TableNames, absolute
 from tailrace.sinks.tables.positions import NAME, BatchEnd, Positions
 from tailrace.sinks.tables.rebuild import demand_sound
+from tailrace.sinks.tables.rereads import Rereads
 from tailrace.sinks.tables.row_lookup import RowLookup
 from tailrace.sinks.tables.statements import unknown_column
 from tailrace.sinks.tables.target import Owner
 from tailrace.snapshot.mode import snapshot_mode
+from tailrace.snapshot.signals import Signal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,10 +106,17 @@ class TablesSink(Sink):
         if self.keeps_deletes and self.mode != "latest":
             raise given.wrong("upsert-keep-deletes", "is only for the mode latest")
         self.at_once = given.number("tables.at.once", 4, least=1, most=64)
-        self.unknown = given.word("unknown.values", "stop", ("stop", "null", "reselect"))
+        self.unknown = given.word("unknown.values", "stop", (STOP, NULL, "reselect", REREAD))
         self._source: Config | None = None
-        stops = given.word("added.default", "stop", ("stop", "null")) == "stop"
-        self.policies = Policies(**{kind: _policy(given, kind) for kind in CHOICES}, stops_at_defaults=stops)
+        added = given.word("added.default", STOP, (STOP, NULL, REREAD))
+        self.policies = Policies(**{kind: _policy(given, kind) for kind in CHOICES}, added_default=added)
+        answers = {
+            "added.default": added,
+            "schema.narrow": self.policies.narrow,
+            "schema.recreated": self.policies.recreated,
+            "unknown.values": self.unknown,
+        }
+        self._rereading = [name for name, answer in answers.items() if answer == REREAD]
         self._describe: Describe | None = None
         self.can_read_again = False
         self._gathers, self._lie_in_plan = False, False
@@ -117,6 +127,11 @@ class TablesSink(Sink):
             raise given.wrong("unknown.values", "can be reselect only in the mode latest")
         if self.unknown == "reselect" and self.names.routing is not None:
             raise given.wrong("unknown.values", "cannot be reselect if tables are routed into one")
+        for name in self._rereading:
+            if self.names.routing is not None:
+                raise given.wrong(name, "cannot be reread if tables are routed into one")
+            if self.mode == "log" and name != "added.default":
+                raise given.wrong(name, "can be reread only in the modes latest and history")
 
     @property
     def folder(self) -> str:
@@ -142,6 +157,7 @@ class TablesSink(Sink):
             raise SinkError(
                 f"unknown.values = reselect is not supported for the connector {source.connector}.", "Set it to stop."
             )
+        self._demand_rereads(source)
         self._gathers = source.get("max.batch.size.in.bytes") is not None
         self._lie_in_plan = source.is_set("tasks.in.files") and not source["tasks.in.files"]
         for name in ("transforms", "post.processors"):
@@ -168,6 +184,27 @@ class TablesSink(Sink):
         skipped = set(source.get("skipped.operations") or ()) if source.is_set("skipped.operations") else set()
         if skipped & set("cud"):
             raise SinkError("skipped.operations skips changes that the sink tables needs.", "Set it to t or none.")
+
+    def _demand_rereads(self, source: Config) -> None:
+        """Raise SinkError if a policy is `reread`, and the pipeline cannot ask for a snapshot."""
+        has_columns = find(source.connector).load_captured_tables() is not None
+        for name in self._rereading:
+            said = f"debezium.sink.tables.{name} = reread"
+            if not (source.traits.numbers_tables if name == "schema.recreated" else has_columns):
+                raise SinkError(f"{said} is not supported for the connector {source.connector}.", "Set it to stop.")
+            if len(source.get("database.names") or ()) > 1:
+                raise SinkError(f"{said} is not supported for several databases in one query.", "Set it to stop.")
+            if not usable(source):
+                raise SinkError(
+                    f"{said} needs a channel for signals: the pipeline asks for snapshots by it.",
+                    "Name a table in debezium.source.signal.data.collection, or kafka or file in "
+                    "debezium.source.signal.enabled.channels.",
+                )
+
+    def reread(self, signal: Signal) -> None:
+        """Send a signal to the source."""
+        assert self._source is not None
+        send(self._source, signal)
 
     def source_options(self) -> dict[str, str]:
         held = EVERY if self.mode != "latest" else KEPT if self.keeps_deletes else LAST
@@ -220,36 +257,46 @@ class TablesSink(Sink):
         with reaching(self.path, "debezium.sink.tables.path"):
             pipeline = identity(storage, str(checkpoint))
             demand_sound(spark, self.path, pipeline)
-        writer = Writer(self, pipeline, query, lambda number: self._is_whole(storage, str(checkpoint), number))
+
+        def offset(number: int) -> Offsets:
+            return _offset(storage, str(checkpoint), number)
+
+        writer = Writer(self, pipeline, query, lambda number: self._is_whole(offset(number)), offset)
         writer.prepare(spark)
         stream = frame.where(f"op = '{BLOCK}'").writeStream.queryName(query).trigger(**trigger)
         return stream.option("checkpointLocation", str(checkpoint)).foreachBatch(briefly(writer.write)).start()
 
-    def _is_whole(self, storage: HadoopStorage, checkpoint: str, number: int) -> bool:
-        """Return True if a batch ends between two transactions and not within a snapshot."""
-        lines = (storage.read(f"{checkpoint}/offsets/{number}") or "").splitlines()
-        try:
-            offset = json.loads(lines[-1]) if lines else {}
-        except ValueError:
-            return False
-        return self._describe is not None and self._describe(offset, {}).whole
+    def _is_whole(self, offset: Offsets) -> bool:
+        """Return True if a batch up to an offset ends between two transactions and not within a snapshot."""
+        return self._describe is not None and bool(offset) and self._describe(offset, {}).whole
 
 
 class Writer:
-    """A writer of batches: first a batch's tables, in parallel, then the row that records them as one moment."""
+    """A writer of batches: first a batch's tables, in parallel, then the row that records them as one moment.
 
-    def __init__(self, sink: TablesSink, pipeline: str, query: str, is_whole: Callable[[int], bool]) -> None:
-        self._sink, self._is_whole = sink, is_whole
-        self._owner = Owner(pipeline, sink.mode, sink.policies, sink.keeps_deletes, sink.format)
+    `is_whole` returns True if the moment after a batch is whole by its offset, which `offset` returns.
+    """
+
+    def __init__(
+        self,
+        sink: TablesSink,
+        pipeline: str,
+        query: str,
+        is_whole: Callable[[int], bool],
+        offset: Callable[[int], Offsets] = lambda _: {},
+    ) -> None:
+        self._sink, self._is_whole, self._offset = sink, is_whole, offset
         self._tables: dict[str, TableInMode] = {}
         self._registered: set[str] = set()
         self._sessions: dict[str, SparkSession] = {}
         self._sources: Known = {}
         self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline, sink.format)
+        self._rereads = Rereads(self._positions, sink.reread)
+        self._owner = Owner(pipeline, sink.mode, sink.policies, sink.keeps_deletes, sink.format, self._rereads.ask)
         self._found: Future[None] | None = None
         self._wanted = Event()
         self._again = None
-        if sink.can_read_again and sink.unknown != "null":
+        if sink.can_read_again and sink.unknown not in (NULL, REREAD):
             self._again = RowLookup(sink.present, self._positions, sink.unknown == "reselect")
 
     def prepare(self, spark: SparkSession) -> None:
@@ -284,6 +331,7 @@ class Writer:
                 self._wanted.set()
                 self._found.result()
             self._positions.open(kept.sparkSession, number)
+            self._rereads.begin(kept.sparkSession, lambda: self._offset(number))
             self._write_computed(kept, number)
 
     def _write_computed(self, kept: DataFrame, number: int) -> None:
@@ -327,6 +375,7 @@ class Writer:
         for routed in {head.routed for head in part.heads}:
             self._sink.names.demand_alone(path, part.table, self._sources, routed)
         if path not in self._tables:
+            self._rereads.know(source, *part.table[1:])
             unknown = self._sink.unknown
             kept: dict[str, Callable[[], TableInMode]] = {
                 "latest": lambda: Latest(path, source, self._owner, unknown, self._again),
@@ -347,6 +396,16 @@ class Writer:
         for name, text in _MEMORY.items():
             session.conf.set(name, text)
         return table.write(session, part)
+
+
+def _offset(storage: HadoopStorage, checkpoint: str, number: int) -> Offsets:
+    """Return the offset at the end of a batch; empty if the checkpoint does not have it."""
+    lines = (storage.read(f"{checkpoint}/offsets/{number}") or "").splitlines()
+    try:
+        found: Offsets = json.loads(lines[-1]) if lines else {}
+    except ValueError:
+        return {}
+    return found
 
 
 def _policy(given: Settings, kind: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -14,6 +14,7 @@ from tailrace.errors import SinkError
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.evolution import (
     DEFAULTS,
+    REREAD,
     Alteration,
     HeldTable,
     Policies,
@@ -34,16 +35,25 @@ DELETES, COLUMNS = "tailrace.upsert-keep-deletes", "tailrace.columns"
 kept, and the HeldTable with its columns."""
 
 
+def _cannot_reread(source: str, reason: str) -> None:
+    raise AssertionError(f"{source} must be read again, and nobody asks for it")
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
     """The owner of tables and its way to keep them: `pipeline` is the id of the checkpoint, `policies` are the
-    policies for alterations. With `keeps_deletes` deleted rows are kept."""
+    policies for alterations. With `keeps_deletes` deleted rows are kept.
+
+    `reread` asks for a snapshot of the source's table that is named first, for the reason named second. The snapshot
+    begins after the batch that is being written; the request lasts when the function returns.
+    """
 
     pipeline: str
     mode: str
     policies: Policies = DEFAULTS
     keeps_deletes: bool = False
     format: TableFormat = field(default_factory=Delta)
+    reread: Callable[[str, str], None] = _cannot_reread
 
 
 class Target:
@@ -111,6 +121,23 @@ class Target:
             return False
         self.written(number)
         return self._newest == number
+
+    def replaced(self, forms: Sequence[tuple[BlockForm, Place]]) -> BlockForm | None:
+        """Return the form of the table's columns if `forms` are of another table of the source, and a snapshot is to
+        read it; else None.
+
+        Also None if the alteration that follows has begun.
+        """
+        self._find()
+        record, (form, since) = self._record, forms[0]
+        is_reread = self.owner.policies.recreated == REREAD
+        if record is None or not is_reread or not record.is_of_another(form) or since <= record.since:
+            return None
+        return self._form(record)
+
+    def reread(self, reason: str) -> None:
+        """Ask for a snapshot of the source's table."""
+        self.owner.reread(self.source, reason)
 
     def _find(self) -> None:
         if self._record is None:
@@ -240,7 +267,10 @@ class Target:
             raise self._stop(error) from None
         if alteration.is_nothing:
             return
-        if alteration.unfilled:
+        if alteration.reread:
+            # Before the alteration is done, since nothing would ask for it again after a crash.
+            self.reread(alteration.reread)
+        elif alteration.unfilled:
             log.warning(
                 "%s: existing rows have null in the new column %s of %s, whatever the source has; "
                 "remedy: read %s by a snapshot (signal execute-snapshot)",

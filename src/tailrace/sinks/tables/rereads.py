@@ -1,0 +1,98 @@
+"""Tables that the pipeline itself reads again: requests to its planner, until snapshots have filled the tables. Driver.
+
+A request is a signal for an incremental snapshot. It is kept in the table of positions before it is sent, and until the
+offset of a batch shows that the snapshot's last rows were in the batch before. So no moment is whole in between, and a
+process that begins asks again for what no offset shows as going on. A snapshot that is taken twice does no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from tailrace.sinks.tables.positions import Positions, Request
+from tailrace.snapshot.progress import Progress
+from tailrace.snapshot.signals import Signal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("tailrace")
+
+
+class Rereads:
+    """The requests of one sink, kept in its table of positions. `send` sends a signal to the planner."""
+
+    def __init__(self, positions: Positions, send: Callable[[Signal], object]) -> None:
+        self._positions, self._send = positions, send
+        self._tables: dict[str, tuple[str, str]] = {}
+        self._session: SparkSession | None = None
+        # ids of signals that this process has sent, that an offset has shown, and whose last rows the last batch had
+        self._sent: set[str] = set()
+        self._going: set[str] = set()
+        self._done: set[str] = set()
+        self._lock = Lock()
+
+    def know(self, source: str, schema: str, table: str) -> None:
+        """Note the schema and the name of the source's table `source`."""
+        self._tables[source] = schema, table
+
+    def begin(self, session: SparkSession, offset: Callable[[], Mapping[str, Any]]) -> None:
+        """Begin a batch that ends at `offset`: forget what was read, and ask again for what an earlier process has
+        asked for and the offset does not show. Call it after `Positions.open`."""
+        self._session = session
+        before = self._positions.rereads
+        if not before:
+            return
+        progress = Progress.from_json(offset().get("progress", {}))
+        going, left = set(_going(progress)), dict(before)
+        for source, request in before.items():
+            name = request.signal
+            if name in going:
+                self._going.add(name)
+                # If these rows are read once more, the next offset shows the table again.
+                is_last = f"{request.schema}.{request.table}" in progress.done
+                (self._done.add if is_last else self._done.discard)(name)
+            elif name in self._done:
+                log.warning("%s has been read again", source)
+                del left[source]
+            elif name in self._going:
+                self._going.remove(name)
+                log.warning(
+                    "the snapshot that %s needs was given up; remedy: read it by a snapshot (signal execute-snapshot). "
+                    "The next start asks for it again",
+                    source,
+                )
+            elif name not in self._sent:
+                left[source] = Request.new(request.schema, request.table)
+        if left != before:
+            self._positions.keep_rereads(session, left)
+            for source, request in left.items():
+                if request != before[source]:
+                    self._ask(request)
+
+    def ask(self, source: str, reason: str) -> None:
+        """Ask for a snapshot of a table that begins after this batch. Any thread."""
+        with self._lock:
+            known = self._positions.rereads
+            if source in known and known[source].signal in self._sent - self._going:
+                # The snapshot has not begun yet.
+                return
+            assert self._session is not None
+            request = Request.new(*self._tables[source])
+            log.warning("%s is read again by a snapshot: %s", source, reason)
+            self._positions.keep_rereads(self._session, {**known, source: request})
+            self._ask(request)
+
+    def _ask(self, request: Request) -> None:
+        self._send(request.message())
+        self._sent.add(request.signal)
+
+
+def _going(progress: Progress) -> Iterator[str]:
+    """Yield the ids of the pipeline's own signals whose tables are read or wait."""
+    for state in (progress.state, progress.before):
+        yield from () if state is None else (one.reread for one in state.collections)
+    yield from (one.collection.reread for one in progress.held)
