@@ -196,6 +196,7 @@ def _until_whole(made: Lake, database: Database) -> None:
     raise AssertionError("no moment is whole again")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", ["latest", "history"])
 def test_a_table_is_read_again_by_the_pipeline_itself(
     lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch, mode: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +18,9 @@ from tailrace import sinks
 from tailrace.columns.blocks import BLOCK, BlockForm, Head, written
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.formats import delta
-from tailrace.sinks.tables.positions import read_at
+from tailrace.sinks.tables.formats.delta import DeltaTable
+from tailrace.sinks.tables.formats.detection import found_at
+from tailrace.sinks.tables.positions import REREADS, read_at
 from tailrace.sinks.tables.sink import TablesSink, Writer
 from tests.extent import is_full, sized, turn
 from tests.fix_lake import writes
@@ -234,6 +237,77 @@ def test_a_value_that_nobody_has_stops(spark: SparkSession, path: Path) -> None:
     lake.set(unknown_values="null")
     lake.write(1, batch)
     assert lake.rows("s.b") == [(1, 1, "new"), (5, None, "y")]
+
+
+OTHER = BlockForm(("w", "id", "code"), (pa.date32(), pa.int64(), pa.int32()), (1,), (2,), (1, 2, 3), 9)
+"""Another table under the name, whose columns have other numbers; one of them is wider, and one has another type."""
+ANEW = [
+    block("a", OLD, 10, ("u", 1, 10, "x"), ("c", 4, 4, "q")),
+    block("a", OTHER, 20, ("c", AT.date(), 7, None), ("u", AT.date(), 1, None), missing=[2]),
+    block("a", OTHER, 30, ("c", AT.date(), 8, 8)),
+]
+
+
+def rereading(lake: Lake, monkeypatch: pytest.MonkeyPatch, **options: str) -> list[str]:
+    """Let the lake's pipeline read tables again; return the list that gets the ids of the signals which it sends."""
+    lake.set(schema_recreated="reread", unknown_values="reread", **options)
+    asked: list[str] = []
+    monkeypatch.setattr(lake.sink, "reread", lambda signal: asked.append(signal.id))
+    return asked
+
+
+@pytest.mark.full
+def test_it_may_die_behind_any_commit_while_another_table_takes_the_place(
+    spark: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is asked for is kept first: the last request is in the table of positions, and no moment is whole."""
+    lake, crashes = Lake(spark, path), Crashes(monkeypatch, path)
+    lake.write(0, FIRST[0])
+    asked = rereading(lake, monkeypatch)
+    # The first commit of each further process keeps what it asks for again.
+    crashes._before, crashes.chosen = crashes._commits(), range(0, 60, 2)
+    assert deaths(lambda: lake.write(1, *ANEW)) > 5
+    crashes.chosen = ()
+    lake.write(1, *ANEW)
+    assert lake.rows("s.a") == [(1, None, AT.date()), (7, None, AT.date()), (8, 8, AT.date())]
+    assert [row[5] for row in lake.rows("tailrace_positions")] == [True, False]
+    kept = DeltaTable(spark, str(path / "tailrace_positions")).properties()[REREADS]
+    assert json.loads(kept)["d.s.a"][0] == asked[-1]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@pytest.mark.parametrize(
+    ("options", "own", "rows"),
+    [
+        ({"upsert__keep__deletes": "true"}, "__deleted, __op", [
+            (1, None, "false", "u"), (2, None, "true", "t"), (3, None, "true", "t"), (4, None, "true", "t"),
+            (7, None, "false", "c"), (8, 8, "false", "c"),
+        ]),
+        ({"mode": "history"}, "__valid_from, __valid_to", [
+            (1, None, f"{1:016X}", f"{10:016X}"), (1, None, f"{10:016X}", f"{20:016X}"), (1, None, f"{21:016X}", None),
+            (2, None, f"{2:016X}", f"{20:016X}"), (3, None, f"{3:016X}", f"{20:016X}"),
+            (4, None, f"{11:016X}", f"{20:016X}"), (7, None, f"{20:016X}", None), (8, 8, f"{30:016X}", None),
+        ]),
+    ],
+    ids=["kept deletes", "history"],
+)  # fmt: skip
+def test_rows_of_the_former_table_are_kept_as_ended(
+    spark: SparkSession,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    options: dict[str, str],
+    own: str,
+    rows: list[tuple[Any, ...]],
+) -> None:
+    lake = Lake(spark, path)
+    asked = rereading(lake, monkeypatch, format=kind, **options)
+    lake.write(0, FIRST[0])
+    lake.write(1, *ANEW)
+    found = found_at(spark, str(path / "s.a")).table(spark, str(path / "s.a")).rows()
+    assert sorted(map(tuple, found.selectExpr("id", "code", *own.split(", ")).collect()), key=repr) == rows
+    assert len(asked) == 1
 
 
 HALF = ".00000000000000000000.json.7c7f.tmp"
