@@ -17,6 +17,7 @@ from random import Random
 from typing import Any
 
 from tailrace.connectors.binlog.log import feed, indexing
+from tailrace.connectors.binlog.log.gtids import MysqlGtids
 from tailrace.connectors.binlog.log.position import BinlogPosition
 from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.binlog.planner import BinlogPlanner, Environment
@@ -68,8 +69,8 @@ class BinlogHistory(Course[Checkpoint]):
         super().__init__(seed, Checkpoint())
         rng = self.rng
         self.is_mariadb = rng.random() < 0.4
-        has_gtids = self.is_mariadb or rng.random() < 0.7
-        self.faults = Faults.drawn(rng, has_gtids)
+        self.has_gtids = self.is_mariadb or rng.random() < 0.7
+        self.faults = Faults.drawn(rng, self.has_gtids)
         odds = Odds(
             fails=rng.choice([0.0, 0.002, 0.02]),
             drops=rng.choice([0.0, 0.0, 0.01, 0.05]),
@@ -81,9 +82,7 @@ class BinlogHistory(Course[Checkpoint]):
         has_names = True
         if self.altering:
             odds.alters, has_names = rng.choice([0.05, 0.2, 0.5]), rng.random() < 0.4
-        self.server = Server(
-            rng, odds, lambda: self.world.now, is_mariadb=self.is_mariadb, has_gtids=has_gtids, has_names=has_names
-        )
+        self.server = self._server(odds, has_names)
         self.config, self.settings = configured("mariadb" if self.is_mariadb else "mysql", self._options())
         self.begins: int | None = None
         """The number of transactions before the query's first position."""
@@ -93,6 +92,12 @@ class BinlogHistory(Course[Checkpoint]):
             self.server.act()
         self._limits = rng.choice([(1 << 27, 1 << 29), (1, 1 << 29), (300, 3000)])
         self._sizes = rng.choice([(8 << 20, 32 << 20, 4 << 20), (60, 0, 200), (60, 100, 1)])
+
+    def _server(self, odds: Odds, has_names: bool) -> Server:
+        return Server(
+            self.rng, odds, lambda: self.world.now, is_mariadb=self.is_mariadb, has_gtids=self.has_gtids,
+            has_names=has_names,
+        )  # fmt: skip
 
     def _options(self) -> dict[str, str]:
         rng = self.rng
@@ -153,9 +158,12 @@ class BinlogHistory(Course[Checkpoint]):
             process.step()
             if self.rng.random() < self.server.odds.fails:
                 raise ConnectionFailed("The server cannot be reached.", "Start again.")
-            return Session(self.server, process)
+            return self._session(process)
 
         return BinlogPlanner(self.config, self.settings, Environment(connect, process))
+
+    def _session(self, process: Process) -> Session:
+        return Session(self.server, process)
 
     def meaning(self) -> Rows:
         return Rows()
@@ -181,28 +189,52 @@ class BinlogHistory(Course[Checkpoint]):
         for one in self.server.history[self.begins or 0 : upto]:
             for name, *row in one.changes:
                 if name != "left":
-                    found.setdefault(f"d.{name}", []).append(tuple(row))
+                    found.setdefault(f"d.{name}", []).append(self._row_of(name, tuple(row)))
         return found
 
+    def _row_of(self, name: str, row: Row) -> Row:
+        """Return the row of a change as it must be delivered."""
+        return row
+
+    def _logged(self, batch: Batch) -> Batch:
+        """Return the part of a batch that was read from the log."""
+        return batch
+
     def _begun(self, offset: BinlogOffset) -> int:
-        """Return the number of transactions before a position between two."""
+        """Return the number of transactions before a position."""
         at = offset.log
         names = [f"{number + 1}@h{number}:3306" if self.is_mariadb else SOURCES[number] for number in (0, 1)]
         files = self.server.files_of[names.index(at.server)]
-        key = int(at.file.rpartition(".")[2]) - 1, at.end
+        key = int(at.file.rpartition(".")[2]) - 1, at.end if at.consumed is None else at.start
         return sum((file, end) <= key for file, _, end in files.places.values())
 
     def check(self, batch: int) -> None:
+        offset = BinlogOffset.from_json(json.loads(self.checkpoint.offsets[batch]))
+        if self.has_gtids:
+            self._check_ids(offset)
         if self.begins is None:
-            self.begins = self._begun(BinlogOffset.from_json(json.loads(self.checkpoint.offsets[0])))
+            self.begins = self._begun(offset)
         expected = self._expected(len(self.server.history))
-        for topic, rows in self.checkpoint.sink[batch].items():
+        for topic, rows in self._logged(self.checkpoint.sink[batch]).items():
             if topic == TRANSACTIONS:
                 continue
             first = self.delivered.get(topic, 0)
             self.delivered[topic] = first + len(rows)
             wanted = expected.get(topic, [])[first : first + len(rows)]
             assert rows == wanted, f"{topic}: {rows} where {wanted} come next"
+
+    def _check_ids(self, offset: BinlogOffset) -> None:
+        """Check that the ids of a position are those of the transactions before it."""
+        of = self.server.history[: self._begun(offset)]
+        most = {one.source: one.number for one in of}
+        if self.is_mariadb:
+            wanted = f"0-{of[-1].source + 1}-{len(of)}" if of else ""
+        else:
+            wanted = ",".join(f"{SOURCES[source]}:1-{number}" for source, number in sorted(most.items()))
+        found, expected = (
+            str(MysqlGtids(text) if not self.is_mariadb else text) for text in (offset.log.gtids, wanted)
+        )
+        assert found == expected, f"{offset.log}: {found}, and not {expected}"
 
     def is_delivered(self) -> bool:
         if self.is_lost:
@@ -292,13 +324,16 @@ class Rows:
                 assert isinstance(segment, Segment)
                 of, transactions = segment.by_row, segment.transactions
                 rows = [
-                    ((*transactions.key(int(of.transaction[place])), int(of.ordinal[place])), _row(segment, place))
+                    ((*transactions.key(int(of.transaction[place])), int(of.ordinal[place])), self.row(segment, place))
                     for place in range(len(segment))
                 ]
                 assert rows == sorted(rows), "a task has rows out of order"
                 found.setdefault(f"d.{segment.table.id.table}", []).extend(rows)
         batch = {topic: [row for _, row in sorted(rows)] for topic, rows in found.items()}
         return batch | ({TRANSACTIONS: markers} if markers else {})
+
+    def row(self, segment: Segment[Any, Any], place: int) -> Row:
+        return _row(segment, place)
 
     def again(self, kept: Batch, rows: Batch) -> Batch:
         assert kept == rows, "a batch that is read again is another one"

@@ -16,6 +16,7 @@ from tests.simulation.binlog import (
     RefusingBinlogHistory,
     ReturningBinlogHistory,
 )
+from tests.simulation.binlog_rows import FailoverRowsBinlogHistory, RowsBinlogHistory
 from tests.simulation.changetables import TablesHistory
 from tests.simulation.course import Told
 from tests.simulation.history import History
@@ -227,5 +228,7 @@ KINDS: dict[str, Callable[[int], Told]] = {
     "binlog-altering": AlteringBinlogHistory,
     "binlog-returning": ReturningBinlogHistory,
     "binlog-refusing": RefusingBinlogHistory,
+    "binlog-rows": RowsBinlogHistory,
+    "binlog-rows-failover": FailoverRowsBinlogHistory,
 }
 """The kinds of histories by their names on the command line."""

@@ -11,11 +11,18 @@ from typing import Any
 import adbc_driver_manager
 
 from tailrace.connectors.binlog.log.feed import BinlogFeed
+from tailrace.connectors.binlog.log.indexed_run import IndexedRun as BinlogRun
+from tailrace.connectors.binlog.log.indexed_run import Joint
 from tailrace.connectors.binlog.log.indexing import Indexer as BinlogIndexer
 from tailrace.connectors.binlog.log.position import BinlogPosition, ReadingStart
 from tailrace.connectors.binlog.planner import BinlogSource
 from tailrace.connectors.binlog.schema.definitions import Definitions
 from tailrace.connectors.binlog.schema.statement import NO_OUTCOME
+from tailrace.connectors.binlog.snapshot import windows as binlog_windows
+from tailrace.connectors.binlog.snapshot.chunks import TableSnapshots as BinlogTables
+from tailrace.connectors.binlog.snapshot.point import HeldPoint, PointTaking
+from tailrace.connectors.binlog.snapshot.reconcile import SupersededKeys
+from tailrace.connectors.binlog.snapshot.windows import BinlogWindows
 from tailrace.connectors.changetables.log import sessions
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log_session import ChangeTablesSession as OpenedTables
@@ -515,6 +522,65 @@ def a_table_that_is_altered_back_looks_unaltered() -> contextlib.AbstractContext
     return replaced(BinlogSource, "_altered", lambda self, begin, end: False)
 
 
+def joined_runs_forget_what_lies_between() -> contextlib.AbstractContextManager[None]:
+    """Positions of MySQL lack the ids of transactions without captured rows that lie between joined runs."""
+    return replaced(BinlogRun, "_joint", lambda self, most: Joint(0, self.executed, self.held))
+
+
+def a_place_is_read_behind_its_snapshot() -> contextlib.AbstractContextManager[None]:
+    """The place of a snapshot of MySQL is read after its sessions begin, while others write."""
+
+    def wrong(self: Any, tables: Any) -> Any:
+        self._begin()
+        self.runtime.sleep(0.0)
+        return HeldPoint(self._present(self._sessions[0]), self._sessions)
+
+    return replaced(PointTaking, "_under_lock", wrong)
+
+
+def a_resumed_snapshot_begins_a_chunk_too_late() -> contextlib.AbstractContextManager[None]:
+    """A snapshot of MySQL or MariaDB that goes on after a restart leaves out a chunk."""
+    tasks = BinlogTables.tasks
+
+    def wrong(self: Any, progress: Any, first: int, *rest: Any, **more: Any) -> Any:
+        return tasks(self, progress, first + (self._relay is None), *rest, **more)
+
+    return replaced(BinlogTables, "tasks", wrong)
+
+
+def chunks_count_as_read_once_they_are_planned() -> contextlib.AbstractContextManager[None]:
+    """A batch of a snapshot of MySQL or MariaDB that another planner has planned is empty."""
+    tasks = BinlogTables.tasks
+
+    def wrong(self: Any, *given: Any, **more: Any) -> Any:
+        return [] if self._relay is None else tasks(self, *given, **more)
+
+    return replaced(BinlogTables, "tasks", wrong)
+
+
+def a_window_of_a_table_closes_early() -> contextlib.AbstractContextManager[None]:
+    """The batch of a window of MySQL or MariaDB may end before the changes that its rows show."""
+    locate = BinlogWindows.locate
+
+    def wrong(self: Any, at: Any, *rest: Any) -> Any:
+        return replace(at, server=locate(self, at, *rest).server)
+
+    return replaced(BinlogWindows, "locate", wrong)
+
+
+def rows_of_a_window_override_newer_changes() -> contextlib.AbstractContextManager[None]:
+    """A window of MySQL or MariaDB delivers rows that the log has changed meanwhile."""
+    return replaced(binlog_windows, "superseded", lambda identity, changes: SupersededKeys())
+
+
+OF_BINLOG_ROWS: tuple[Mutant, ...] = (
+    joined_runs_forget_what_lies_between,
+    a_place_is_read_behind_its_snapshot,
+    a_resumed_snapshot_begins_a_chunk_too_late,
+    chunks_count_as_read_once_they_are_planned,
+    a_window_of_a_table_closes_early,
+    rows_of_a_window_override_newer_changes,
+)
 OF_BINLOG: tuple[Mutant, ...] = (
     a_table_that_is_altered_back_looks_unaltered,
     definitions_stay_after_a_failed_run,

@@ -98,6 +98,8 @@ class Server:
         """`has_names`: the log names columns (binlog_row_metadata=FULL)."""
         self.rng, self.odds, self.now = rng, odds, now
         self.is_mariadb, self.has_gtids, self.has_names = is_mariadb, has_gtids, has_names
+        self.names: tuple[str, ...] = TABLES
+        """The tables of the database d that have ids in the log, in their order."""
         self.columns = {name: ["id", "n"] for name in TABLES}
         self.altered = ("", "", "")
         """The last alteration: table, column, and the column's name before, "" of one that was added."""
@@ -152,11 +154,15 @@ class Server:
                 self.rows[name, id_] = self.counter
         return tuple(found)
 
-    def alter(self) -> None:
-        """Alter a table that no prepared transaction has changed."""
-        rng = self.rng
+    def free(self) -> list[str]:
+        """Return the tables that may be altered: no prepared transaction has changed them."""
         held = {one[0] for changes in self.prepared.values() for one in changes}
-        free = [name for name in TABLES if name not in held]
+        return [name for name in TABLES if name not in held]
+
+    def alter(self) -> None:
+        """Alter a table that is free."""
+        rng = self.rng
+        free = self.free()
         if not free:
             return
         name = rng.choice(free)
@@ -223,15 +229,23 @@ class Server:
         first = {"c": 23, "u": 24, "d": 25} if self.is_mariadb else {"c": 30, "u": 31, "d": 32}
         for group in groups:
             name, op = group[0][:2]
-            table = TABLES.index(name) + 70
+            table = self.names.index(name) + 70
             columns = group[0][4]
-            found.append((19, _table_map(table, name, columns, self.has_names)))
+            found.append((19, self.table_map(table, name, columns)))
             count = len(columns)
             present = bytes([count]) + bytes([(1 << count) - 1]) * (2 if op == "u" else 1)
-            rows = b"".join(_image(*one[2:]) * (2 if op == "u" else 1) for one in group)
+            rows = b"".join(self.image(one) * (2 if op == "u" else 1) for one in group)
             extra = b"" if self.is_mariadb else b"\x02\x00"
             found.append((first[op], table.to_bytes(6, "little") + b"\x01\x00" + extra + present + rows))
         return (*found, *tail)
+
+    def table_map(self, table: int, name: str, columns: Sequence[str]) -> bytes:
+        """Return the body of a TABLE_MAP event."""
+        return _table_map(table, name, columns, self.has_names)
+
+    def image(self, change: Change) -> bytes:
+        """Return the image of a changed row."""
+        return _image(*change[2:])
 
     def _prepare(self, changes: tuple[Change, ...]) -> None:
         self.counter += 1
@@ -365,6 +379,8 @@ class Server:
 
 
 _FORMAT = struct.pack("<H50sIB", 4, b"8.0.36", 0, 19) + bytes(34) + bytes([0, 0, 0, 0, 8, 0, 8, 1])
+BEGIN = 4 + 19 + len(_FORMAT) + 4
+"""The place of a file's first transaction."""
 
 
 def _summed(event: bytes) -> bytes:
@@ -453,7 +469,7 @@ class Session:
         if upper.startswith("XA RECOVER"):
             return [(1, 1, 0, b"x") for _ in server.prepared]
         if "information_schema.TABLES" in text:
-            return [("d", name, "InnoDB", "BASE TABLE", 0) for name in TABLES]
+            return [("d", name, "InnoDB", "BASE TABLE", 0) for name in server.names]
         if "information_schema.SCHEMATA" in text:
             return [("d", "utf8mb4", "utf8mb4_0900_ai_ci")]
         if found := re.match(r"SHOW CREATE TABLE `d`.`(\w+)`", text):

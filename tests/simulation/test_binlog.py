@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation import seeds
-from tests.simulation.binlog import BinlogHistory
+from tests.simulation.binlog import BinlogHistory, Faults
 
 HISTORIES = 600
 
@@ -25,6 +25,19 @@ def test_histories_that_have_found_something(seed: int) -> None:
     end of an AvailableNow query, or without having executed anything; a full spool keeps a transaction open that begins
     where such a query ends."""
     seeds.run("binlog", [seed])
+
+
+def test_a_query_that_waits_for_changes_is_not_woken_while_none_arrive() -> None:
+    """The reader and the planner once woke each other without end: time passes only when all wait."""
+    one = BinlogHistory(4)
+    odds = one.server.odds
+    one.faults, one.interruption, one.available = Faults(0.0, 0.0, 0.0, 0.0), 0.0, 0.0
+    odds.fails = odds.drops = odds.act = odds.prepares = 0.0
+    with one.around():
+        one.world.run(one._turn, lambda: one.world.turns >= 150, 151)
+        now = one.world.now
+        one.world.run(one._turn, lambda: one.world.now > now + 5, 3000)
+        one.end()
 
 
 def test_a_seed_is_one_history() -> None:

@@ -32,7 +32,7 @@ class Share:
 
 
 DAY = {
-    "postgres": Share(700, 140, 2, 20, (-1.0, 0.1)),
+    "postgres": Share(665, 133, 2, 20, (-1.0, 0.1)),
     "postgres-halves": Share(100, 100, 2, 20),
     "postgres-promoted": Share(80, 80, 4, 5, (0.0, 0.9)),
     "postgres-failover": Share(120, 120, 1.2, 10, (0.0, 0.9)),
@@ -52,6 +52,8 @@ DAY = {
     "binlog-altering": Share(20, 20),
     "binlog-returning": Share(10, 10),
     "binlog-refusing": Share(5, 5),
+    "binlog-rows": Share(30, 30, 2, 20),
+    "binlog-rows-failover": Share(5, 5),
 }
 
 

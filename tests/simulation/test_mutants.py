@@ -35,6 +35,7 @@ def test_a_known_fault_is_found_by_the_first_histories(name: str) -> None:
 
 def test_each_mutant_has_seeds() -> None:
     every = {*mutants.MUTANTS, *mutants.OF_ROWS, *mutants.OF_MONGODB, *mutants.OF_TABLES, *mutants.OF_BINLOG}
+    every |= {*mutants.OF_BINLOG_ROWS}
     assert {trial.mutant for trial in TRIALS.values()} == every
     known = trials.known()
     assert known.keys() == TRIALS.keys(), f"find the seeds anew: {ANEW}"

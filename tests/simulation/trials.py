@@ -107,6 +107,7 @@ def _trials() -> Iterator[tuple[str, Trial]]:
         (mutants.OF_MONGODB, "mongodb", 300),
         (mutants.OF_TABLES, "changetables", 60),
         (mutants.OF_BINLOG, "binlog", 300),
+        (mutants.OF_BINLOG_ROWS, "binlog-rows", 300),
     ):
         for mutant in of:
             yield (

@@ -35,8 +35,8 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
     """Snapshots of the captured tables.
 
     `connect` opens a session without a limit for its statements; `admit` gives a schema its events' key; `place` makes
-    a position of the log from a point and the offset before it. `latest` returns the place of the latest change that
-    was delivered. `altered`: see TableSnapshots.
+    a position of the log from a point, its server and the offset before it. `latest` returns the place of the latest
+    change that was delivered. `altered`: see TableSnapshots.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         tables: TableFilter,
         connect: Callable[[], Connection[Any]],
         admit: Callable[[TableSchema], TableSchema],
-        place: Callable[[Point, BinlogOffset], BinlogPosition],
+        place: Callable[[Point, str, BinlogOffset], BinlogPosition],
         parallelism: int,
         runtime: Runtime,
         latest: Callable[[], RowOrigin | None],
@@ -86,7 +86,7 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         # a later start (`always`) skips the changes since the last run, as Debezium does: the rows show their result
         if since.schemas:
             state = state.after(State.from_text(since.schemas))
-        position = self._place(point, since)
+        position = self._place(point, self._chunks.server, since)
         progress = SnapshotProgress(plan, bounds, point, 0, position.epoch)
         return replace(since, log=position, schemas=state.to_text(), snapshot=progress)
 

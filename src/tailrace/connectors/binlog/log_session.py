@@ -167,7 +167,9 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         window = windows.open(progress, start)
         if window is None:
             return None
-        if not self.read_through(window.upto, WINDOW_SECONDS):
+        # before and after: a place of one server says nothing in the log of another
+        is_here = window.upto.server == self.feed.server and self.read_through(window.upto, WINDOW_SECONDS)
+        if not is_here or window.upto.server != self.feed.server:
             windows.give_up()
             return None
         return self.plan_upto(start, window.upto)

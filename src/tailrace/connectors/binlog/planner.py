@@ -276,16 +276,15 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         doubtful = {name: why for name in state.tables if self._tables.includes(*name)} | dict(state.doubtful)
         return BinlogOffset(position, schemas=replace(state, doubtful=doubtful).to_text())
 
-    def _placed(self, point: Point, since: BinlogOffset) -> BinlogPosition:
-        """Return the position behind a point of a snapshot."""
-        identity = identify(self._connect())
+    def _placed(self, point: Point, server: str, since: BinlogOffset) -> BinlogPosition:
+        """Return the position behind a point of a snapshot, which `server` has told."""
         return BinlogPosition(
             point.file,
             point.pos - 1,
             point.pos,
             epoch=since.log.epoch,
             gtids=point.gtids,
-            server=identity.uuid,
+            server=server,
             at_us=point.at_us,
         )
 

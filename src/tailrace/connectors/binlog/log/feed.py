@@ -162,8 +162,8 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
         if self.indexer.waiting < RUN_BYTES:
             patience = 0.0 if is_asked else PATIENCE
             if not dump.wait(patience, is_hurried) and not dump.available:
+                # nothing has arrived: whoever waits for progress goes on waiting
                 self._is_behind = False
-                self._sent += 1
                 return self._stepped()
             while dump.available < RUN_BYTES and dump.wait(0.0, is_hurried):
                 pass

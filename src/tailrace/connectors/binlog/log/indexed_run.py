@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,15 @@ BOUNDARY, SCHEMA_CHANGE = -3, -4
 BEGIN, END = ord("B"), ord("E")
 
 
+class Joint(NamedTuple):
+    """The place between two runs that were joined: the number of ends before it, the transactions executed up to it and
+    the first one that is prepared there. Runs without captured rows may have lain in between."""
+
+    ends: int
+    executed: MysqlGtids | MariadbGtids
+    held: ReadingStart | None
+
+
 @dataclass(slots=True)
 class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
     """A run of messages, whose rows are the captured changes, and the ends of its transactions.
@@ -33,7 +42,7 @@ class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
     (`op` says which), and `SCHEMA_CHANGE` for the record of a statement. `marks` are by transaction. The `ends` are the
     places of the transactions that end in the run; `end_rows` the number of rows up to each end, `end_at` where it lies
     in its file, `end_held` the first transaction that is prepared then. `executed` and `held` are those before the run.
-    `server` is the one whose log it is.
+    `server` is the one whose log it is. `joints` are the places where other runs begin that were joined.
     """
 
     marks: Int64s
@@ -44,6 +53,7 @@ class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
     executed: MysqlGtids | MariadbGtids
     held: ReadingStart | None
     server: str
+    joints: tuple[Joint, ...] = ()
 
     def _of(self, key: tuple[int, int, int]) -> int:
         """Return the number of transactions before `key`."""
@@ -52,16 +62,18 @@ class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
     def _rows_before(self, transaction: int) -> int:
         return int(np.searchsorted(self.by_row.transaction, transaction, "left"))
 
-    def _executed(self, count: int) -> str:
-        """Return the transactions executed after the first `count` ends."""
-        if not count:
-            return str(self.executed)
-        found, transactions = self.executed.copy(), self.transactions
-        for place in self.ends[:count].tolist():
+    def _executed(self, count: int, since: Joint) -> str:
+        """Return the transactions executed after the first `count` ends, of which those before `since` are known."""
+        found, transactions = since.executed.copy(), self.transactions
+        for place in self.ends[since.ends : count].tolist():
             source = int(transactions.source[place])
             if source >= 0:
                 found.add(transactions.names[source], int(transactions.number[place]))
         return str(found)
+
+    def _joint(self, most: int) -> Joint:
+        """Return the last joint with at most `most` ends before it; the run's begin is one."""
+        return next((one for one in reversed(self.joints) if one.ends <= most), Joint(0, self.executed, self.held))
 
     def _commit(self, place: int) -> BinlogPosition:
         """Return the position after the end at `place` of the `end_*` arrays."""
@@ -71,7 +83,7 @@ class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
             start=int(transactions.start[of]),
             end=int(self.end_at[place]),
             epoch=int(transactions.epoch[of]),
-            gtids=self._executed(place + 1),
+            gtids=self._executed(place + 1, self._joint(place)),
             server=self.server,
             mark=int(self.marks[of]),
             held=self.end_held[place],
@@ -81,16 +93,17 @@ class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
     def _inside(self, row: int, at_us: int) -> BinlogPosition:
         of, transactions = int(self.by_row.transaction[row]), self.transactions
         ended = int(np.searchsorted(self.ends, of, "left"))
+        since = self._joint(ended)
         return BinlogPosition(
             file=transactions.names[transactions.file[of]],
             start=int(transactions.start[of]),
             consumed=int(self.by_row.ordinal[row]) + 1,
             epoch=int(transactions.epoch[of]),
-            gtids=self._executed(ended),
+            gtids=self._executed(ended, since),
             gtid=transactions.gtid(of),
             server=self.server,
             mark=int(self.marks[of]),
-            held=self.end_held[ended - 1] if ended else self.held,
+            held=self.end_held[ended - 1] if ended > since.ends else since.held,
             at_us=at_us,
         )
 
@@ -107,9 +120,11 @@ class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
         """Return this run and `other`, which follows it, as one run; None if a transaction lies in both."""
         if self.server != other.server or len(self.ends) < len(self.transactions):
             return None
-        transactions = len(self.transactions)
+        transactions, ends = len(self.transactions), len(self.ends)
+        joints = (Joint(0, other.executed, other.held), *other.joints)
         return replace(
             self.followed(other),
+            joints=(*self.joints, *(one._replace(ends=one.ends + ends) for one in joints)),
             marks=np.concatenate([self.marks, other.marks]),
             ends=np.concatenate([self.ends, other.ends + transactions]),
             end_rows=np.concatenate([self.end_rows, other.end_rows + len(self)]),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
+from tailrace.connectors.binlog.log.identity import identify
 from tailrace.connectors.binlog.log.schema_changes import snapshot_records
 from tailrace.connectors.binlog.log.statements import LogEnd
 from tailrace.connectors.binlog.schema import catalog, first_definitions
@@ -47,6 +48,7 @@ log = logging.getLogger("tailrace")
 _ATTEMPTS = 5
 # Chunks are so large that a snapshot has about so many batches: a crash costs one.
 BATCHES = 12
+_TAKEN_AGAIN = "tables were altered while the snapshot began: it is taken again"
 _CHANGED = (1412, 1054, 1146, 1049, 1051)
 # A blocking snapshot reads the tables that its signal names, whatever this option says.
 _ALL: dict[str, Any] = {"snapshot.include.collection.list": []}
@@ -115,6 +117,11 @@ class TableSnapshots:
         return self._held.point
 
     @property
+    def server(self) -> str:
+        """The server of the point, as positions name it: that of its sessions, since another may have taken over."""
+        return identify(self._session).uuid
+
+    @property
     def _session(self) -> Connection[Any]:
         assert self._held is not None
         return self._held.sessions[0]
@@ -122,9 +129,24 @@ class TableSnapshots:
     def start(self) -> tuple[SnapshotPlan, tuple[tuple[Key, ...], ...]]:
         """Take a point, and return the plan of the selected tables and the bounds of each.
 
-        Tables whose SQL a signal has brought and whose SQL fails are logged, left out, and listed in `failing`.
+        Tables whose SQL a signal has brought and whose SQL fails are logged, left out, and listed in `failing`. A table
+        that is altered behind the point cannot be read at it: another point is taken.
         """
-        self._open()
+        import pymysql
+
+        for _ in range(_ATTEMPTS):
+            self._open()
+            try:
+                return self._divided()
+            except pymysql.err.MySQLError as error:
+                if number_of(error) not in _CHANGED:
+                    raise
+                log.warning(_TAKEN_AGAIN)
+        self.close()
+        raise _altered_at_each()
+
+    def _divided(self) -> tuple[SnapshotPlan, tuple[tuple[Key, ...], ...]]:
+        """Return the plan of the selected tables and the bounds of each, as they are at the point."""
         names = self._selected()
         if self._config["snapshot.tables.order.by.row.count"] != "disabled":
             counts = {name: division.estimate(self._session, self._tables[name])[0] for name in names}
@@ -192,14 +214,11 @@ class TableSnapshots:
                     self.state = first_definitions.state_of(found, doubtful, catalog.databases(control))
                     if self._hold(chosen):
                         return
-                log.warning("tables were altered while the snapshot began: it is taken again")
+                log.warning(_TAKEN_AGAIN)
         finally:
             control.close()
         self.close()
-        raise PrerequisiteError(
-            f"Tables were altered at each of {_ATTEMPTS} attempts to take a snapshot of them.",
-            "Start again when no schema change is running.",
-        )
+        raise _altered_at_each()
 
     def _end(self, session: Connection[Any]) -> LogEnd:
         """Return the end of the log, if it is needed."""
@@ -446,6 +465,13 @@ def told_records(
     ((charset, collation),) = rows(session, "select @@global.character_set_server, @@global.collation_server")
     found = {name: one for name, one in created.items() if tells(*name)}
     return snapshot_records(found, catalog.databases(session), str(charset), str(collation))
+
+
+def _altered_at_each() -> PrerequisiteError:
+    return PrerequisiteError(
+        f"Tables were altered at each of {_ATTEMPTS} attempts to take a snapshot of them.",
+        "Start again when no schema change is running.",
+    )
 
 
 def _held(table: TableSchema) -> str:

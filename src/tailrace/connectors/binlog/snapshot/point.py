@@ -126,7 +126,12 @@ class PointTaking:
         deadline = self.runtime.monotonic() + XA_SECONDS
         while True:
             held = self._taken(count, tables)
-            prepared = self._prepared(held.sessions[0])
+            try:
+                prepared = self._prepared(held.sessions[0])
+            except BaseException:
+                # its lock must not outlive the attempt
+                held.close()
+                raise
             if not prepared:
                 return held
             held.close()

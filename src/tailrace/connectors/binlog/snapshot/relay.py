@@ -182,6 +182,9 @@ class Relay:
         except pymysql.err.MySQLError as error:
             is_kept = not is_gone(error)
             client.sendall(_failure(number_of(error) if is_kept else LOST, text_of(error)))
+        except ConnectionFailed as error:
+            # the session has ended within an answer
+            client.sendall(_failure(LOST, error.message))
         finally:
             self._give_back(reader, is_kept)
 
@@ -236,7 +239,8 @@ class Relay:
         while state[2] == text_kernels.MORE:
             count = receive(view[filled:])
             if not count:
-                if is_wanted:
+                # an error within a row would be taken for the rest of the row: the stream just ends there
+                if is_wanted and not (state[0] or state[1]):
                     client.sendall(_error_packet(LOST, "the session has ended", int(state[3])))
                 return False
             filled += count

@@ -219,13 +219,16 @@ def send(connection: Connection[Any], statement: str) -> tuple[int, int]:
 
 
 def receiver(connection: Connection[Any]) -> Callable[[memoryview], int]:
-    """Return a function that reads what the session has received, as `TextRows` wants it."""
+    """Return a function that reads what the session has received, as `TextRows` wants it; a lost one has no more."""
     private: Any = connection
     stream = private._rfile
 
     def receive(into: memoryview) -> int:
         # readinto1 would wait for more bytes than the stream has buffered
-        found: bytes = stream.read1(len(into))
+        try:
+            found: bytes = stream.read1(len(into))
+        except OSError:
+            return 0
         into[: len(found)] = found
         return len(found)
 

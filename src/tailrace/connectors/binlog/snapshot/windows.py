@@ -25,6 +25,8 @@ from tailrace.columns.batch import ChangeBatch
 from tailrace.columns.table import TableSchema
 from tailrace.config.filters import table_name
 from tailrace.connectors.binlog.dialect import MARIADB, Dialect
+from tailrace.connectors.binlog.log.gtids import MariadbGtids
+from tailrace.connectors.binlog.log.identity import identify
 from tailrace.connectors.binlog.log.position import BinlogPosition, BinlogTransactions, number_of, transactions_of
 from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.ddl.tokens import Unparsable
@@ -193,6 +195,8 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         self.signal_table: tuple[str, str] | None = table_name(name) if name else None
         self.writes = self.signal_table is not None and not config["read.only"]
         self._session: Connection[Any] | None = None
+        # the server of the session, as positions name it
+        self._server = ""
         # the quoted names of the signal table's first three columns
         self._columns: tuple[str, ...] = ()
         self._due = 0.0
@@ -279,8 +283,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
             for _ in range(_TRIES):
                 run(session, _BEGIN)
                 file, pos, _ = own_place(session) or ("", 0, "")
-                # of another server, after a failover, places cannot be compared
-                if (number_of(file), pos) >= (number_of(at.file), at.end) or self.writes:
+                if self.writes or self._shows(session, at, file, pos):
                     return f"{file}:{pos}"
                 run(session, "rollback")
                 self._runtime.sleep(_PAUSE)
@@ -289,6 +292,14 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
             self._await_executed(session, at)
         run(session, _BEGIN)
         return ""
+
+    def _shows(self, session: Connection[Any], at: BinlogPosition, file: str, pos: int) -> bool:
+        """Return True if MariaDB's snapshot at a place shows what was delivered. Places of two servers cannot be
+        compared: after a failover the ids tell."""
+        if self._server == at.server:
+            return (number_of(file), pos) >= (number_of(at.file), at.end)
+        ((shown,),) = rows(session, f"select binlog_gtid_pos({literal(file)}, {pos})")
+        return MariadbGtids(shown or "").contains(MariadbGtids(at.gtids))
 
     def _await_executed(self, session: Connection[Any], at: BinlogPosition) -> None:
         if not at.gtids and not at.gtid:
@@ -303,7 +314,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
             raise WindowVoid
 
     def locate(self, at: BinlogPosition, closing: Watermark | None, closed_at: int) -> BinlogPosition:
-        """Return the end of the log, which is behind all that the window shows."""
+        """Return the end of the log, which is behind all that the window shows, of the server that shows it."""
         import pymysql
 
         try:
@@ -311,7 +322,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         except pymysql.err.MySQLError as error:
             raise refused(error) from None
         self._number += 1
-        return BinlogPosition(file, max(pos - 1, 0), pos, epoch=at.epoch, server=at.server)
+        return BinlogPosition(file, max(pos - 1, 0), pos, epoch=at.epoch, server=self._server)
 
     def is_void(self, window: BinlogWindow) -> bool:
         return self._unclear is window
@@ -498,7 +509,9 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         if self._session is not None and not self._session.open:
             self.close()
         if self._session is None:
-            self._session = self._connect()
+            session = self._connect()
+            self._server = identify(session).uuid
+            self._session = session
             with suppress(Exception):
                 run(self._session, f"set session lock_wait_timeout = {_LOCK_SECONDS}")
             self._columns = ()

@@ -1,0 +1,30 @@
+"""Histories of tables of MySQL and MariaDB with rows: snapshots and windows, with faults."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation import seeds
+
+HISTORIES = 300
+
+
+@pytest.mark.full
+def test_snapshots_and_changes_lead_to_the_rows_of_the_tables() -> None:
+    totals = seeds.run("binlog-rows", range(HISTORIES))
+    # enough has happened
+    assert totals.starts > 2 * HISTORIES
+    assert totals.changes > 20 * HISTORIES
+    assert 0 < totals.lost < HISTORIES // 3
+
+
+@pytest.mark.full
+def test_a_server_that_takes_over_while_a_snapshot_runs_loses_nothing() -> None:
+    seeds.run("binlog-rows-failover", range(60))
+
+
+@pytest.mark.parametrize("seed", [11, 47, 161, 300, 1045])
+def test_histories_that_have_found_something(seed: int) -> None:
+    """A table is altered between a snapshot's point and its plan; a session ends within an answer, or within a row; a
+    lock outlives the attempt to take a point; a window is opened on a server whose log is not read yet."""
+    seeds.run("binlog-rows", [seed])
