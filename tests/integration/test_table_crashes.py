@@ -260,7 +260,7 @@ def rereading(lake: Lake, monkeypatch: pytest.MonkeyPatch, **options: str) -> li
 def test_it_may_die_behind_any_commit_while_another_table_takes_the_place(
     spark: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is asked for is kept first: the last request is in the table of positions, and no moment is whole."""
+    """A request is kept first: the last one is in the table of positions, and no moment is whole."""
     lake, crashes = Lake(spark, path), Crashes(monkeypatch, path)
     lake.write(0, FIRST[0])
     asked = rereading(lake, monkeypatch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tailrace.connectors.binlog.log import indexed_run
 from tests.simulation import seeds
 
 HISTORIES = 300
@@ -28,3 +29,18 @@ def test_histories_that_have_found_something(seed: int) -> None:
     """A table is altered between a snapshot's point and its plan; a session ends within an answer, or within a row; a
     lock outlives the attempt to take a point; a window is opened on a server whose log is not read yet."""
     seeds.run("binlog-rows", [seed])
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_runs_stay_apart_that_would_have_too_many_joints(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """These seeds find positions that lack transactions between joined runs."""
+    monkeypatch.setattr(indexed_run, "MOST_JOINTS", most)
+    joined = indexed_run.IndexedRun.joined
+
+    def watched(run: indexed_run.IndexedRun, other: indexed_run.IndexedRun) -> indexed_run.IndexedRun | None:
+        found = joined(run, other)
+        assert found is None or len(found.joints) <= most
+        return found
+
+    monkeypatch.setattr(indexed_run.IndexedRun, "joined", watched)
+    seeds.run("binlog-rows", [37, 34, 9])

@@ -119,7 +119,7 @@ def test_a_sink_stands_still_and_goes_on(spark: SparkSession, database: Database
 
 
 class Looks:
-    """What is seen of a query while its sink stands still.
+    """The numbers of a query while its sink stands still.
 
     `seen` has the seconds since the beginning, the bytes of log that the slot keeps, and the seconds until its limit as
     they were forecast. `held` and `memory` are the most bytes in the spool and in the planner's process.

@@ -1,4 +1,4 @@
-"""What a server of MySQL or MariaDB keeps of its log, and the command that tells it."""
+"""The log that a server of MySQL or MariaDB keeps, and the command that tells it."""
 
 from __future__ import annotations
 

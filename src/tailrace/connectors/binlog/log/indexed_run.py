@@ -25,9 +25,13 @@ BOUNDARY, SCHEMA_CHANGE = -3, -4
 BEGIN, END = ord("B"), ord("E")
 
 
+MOST_JOINTS = 16
+"""The most joints of a run: each holds a set of transactions."""
+
+
 class Joint(NamedTuple):
-    """The place between two runs that were joined: the number of ends before it, the transactions executed up to it and
-    the first one that is prepared there. Runs without captured rows may have lain in between."""
+    """The place of runs without captured rows between two runs that were joined: the number of ends before it, the
+    transactions executed up to it and the first one that is prepared there."""
 
     ends: int
     executed: MysqlGtids | MariadbGtids
@@ -42,7 +46,8 @@ class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
     (`op` says which), and `SCHEMA_CHANGE` for the record of a statement. `marks` are by transaction. The `ends` are the
     places of the transactions that end in the run; `end_rows` the number of rows up to each end, `end_at` where it lies
     in its file, `end_held` the first transaction that is prepared then. `executed` and `held` are those before the run.
-    `server` is the one whose log it is. `joints` are the places where other runs begin that were joined.
+    `server` is the one whose log it is. `is_apart`: transactions without captured rows may lie between the run before
+    and this one. `joints` are the places of such transactions within a run that was joined.
     """
 
     marks: Int64s
@@ -53,6 +58,7 @@ class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
     executed: MysqlGtids | MariadbGtids
     held: ReadingStart | None
     server: str
+    is_apart: bool = True
     joints: tuple[Joint, ...] = ()
 
     def _of(self, key: tuple[int, int, int]) -> int:
@@ -117,11 +123,14 @@ class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
         return found if before.is_before(found) else before
 
     def joined(self, other: IndexedRun) -> IndexedRun | None:
-        """Return this run and `other`, which follows it, as one run; None if a transaction lies in both."""
+        """Return this run and `other`, which follows it, as one run; None if a transaction lies in both, or the run
+        would have too many joints."""
         if self.server != other.server or len(self.ends) < len(self.transactions):
             return None
         transactions, ends = len(self.transactions), len(self.ends)
-        joints = (Joint(0, other.executed, other.held), *other.joints)
+        joints = (*((Joint(0, other.executed, other.held),) if other.is_apart else ()), *other.joints)
+        if len(self.joints) + len(joints) > MOST_JOINTS:
+            return None
         return replace(
             self.followed(other),
             joints=(*self.joints, *(one._replace(ends=one.ends + ends) for one in joints)),

@@ -343,8 +343,9 @@ class Indexer:
         self._statements: dict[bytes, int] = {}
         self._held_before = position.held
         self._last_us = position.at_us
-        # what the runs that follow begin with
+        # what the runs that follow begin with, and whether transactions without captured rows may lie before the next
         self._base = self._set(position.gtids)
+        self._is_apart = True
 
     @property
     def position(self) -> BinlogPosition:
@@ -632,6 +633,7 @@ class Indexer:
         if one.is_passed:
             # what the position does not know yet: the prepared transactions are collected again
             self._held_before = one.held
+            self._is_apart = True
             return
         self._has_new = True
         self._done.append(one)
@@ -1001,7 +1003,7 @@ class Indexer:
             ends=np.arange(len(ended), dtype=np.int64),
             end_rows=np.searchsorted(by_row.transaction, np.arange(len(ended)), "right").astype(np.int64),
             end_at=np.array([one.end for one in ended], np.int64), end_held=tuple(one.held for one in ended),
-            executed=self._base.copy(), held=self._held_before, server=self._server,
+            executed=self._base.copy(), held=self._held_before, server=self._server, is_apart=self._is_apart,
         )  # fmt: skip
         for one in ended:
             if one.source >= 0:
@@ -1011,6 +1013,7 @@ class Indexer:
             self._open.counted = counted
         waits = before.position.consumed is not None or (found and found[0].is_cut)
         is_wanted = bool(len(run) or (waits and len(ended)))
+        self._is_apart = not is_wanted
         after = IndexerState(
             run.leads_to(before.position), self._base.copy(), {} if numbered is None else numbered.still_open,
             before.unchanged + idle,
