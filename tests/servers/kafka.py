@@ -118,7 +118,12 @@ class Broker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        code = None if self._process is None else self._process.poll()
+        said = (self._home / "output").read_text("utf-8", errors="replace")[-3000:] if code is not None else ""
         self.stop()
+        if code is not None:
+            # tests that need it have failed, and do not know why
+            raise RuntimeError(f"the broker has ended by itself with the exit code {code}:\n{said}")
 
     def _command(self, main: str, *arguments: str) -> list[str]:
         path = os.pathsep.join(map(str, self._jars))
