@@ -12,8 +12,8 @@ import pytest
 from tailrace import sinks
 from tailrace.connectors.registry import parse
 from tailrace.errors import SinkError
-from tailrace.sinks.tables.positions import Positions
-from tailrace.sinks.tables.rereads import Request, Rereads
+from tailrace.sinks.tables.positions import Positions, Request
+from tailrace.sinks.tables.rereads import Rereads
 from tailrace.snapshot import signals
 from tailrace.snapshot.incremental import Collection, IncrementalSnapshot, Notifications
 from tailrace.snapshot.progress import NO_PROGRESS, Progress

@@ -213,6 +213,11 @@ def test_a_column_that_was_kept_takes_the_next_one_of_its_name() -> None:
 def test_the_key_follows_its_columns() -> None:
     renamed = Alteration(TABLE, form((1, "key"), A, B), AT, kinds(OLD), ALWAYS)
     assert (renamed.key, renamed.moves_key) == (("key",), False)
+    both = Alteration(TABLE, form(ID, A, (3, "c"), key=(2,)), AT, kinds(OLD), ALWAYS)
+    assert (both.key, both.present_key, both.moves_key) == (("c",), ("b",), True)
+    other = form((1, "n"), (2, "id"), key=(0,), relation=6)
+    anew = Alteration(replace(TABLE, relation=5), other, AT, kinds(OLD), REREADS)
+    assert (anew.key, anew.present_key, anew.moves_key) == (("n",), (), True)
     moved = Alteration(TABLE, form(ID, A, B, key=(2, 1)), AT, kinds(OLD), ALWAYS)
     assert (moved.key, moved.moves_key) == (("b", "a"), True)
 

@@ -235,6 +235,12 @@ class Alteration:
         return self._key
 
     @property
+    def present_key(self) -> tuple[str, ...]:
+        """The names that the columns of the key have before the alteration; () if some are new, and no row is left."""
+        names = tuple(self._moves[place].now for place in self._form.key)
+        return names if all(names) else ()
+
+    @property
     def is_nothing(self) -> bool:
         """True if the alteration would change nothing in the record except the place."""
         *before, last = self.phases()

@@ -277,7 +277,7 @@ class Target:
                 self.source, ", ".join(alteration.unfilled), self.path, self.source,
             )  # fmt: skip
         if alteration.moves_key:
-            self._demand_key(alteration.key)
+            self._demand_key(alteration.present_key, alteration.key)
         phases = list(alteration.phases())
         steps = [step for phase in phases for step in phase.steps]
         if steps:
@@ -290,12 +290,13 @@ class Target:
             self._record = phase.record
         self._columns = self.stored.columns()
 
-    def _demand_key(self, key: Sequence[str]) -> None:
-        """Raise SinkError if the columns do not identify the existing rows."""
-        if self.owner.mode == "log":
+    def _demand_key(self, present: Sequence[str], key: Sequence[str]) -> None:
+        """Raise SinkError if the columns `present`, which are called `key` afterwards, do not identify the existing
+        rows."""
+        if self.owner.mode == "log" or not present:
             return
         where = "__valid_to is null" if self.owner.mode == "history" else "true"
-        if self.stored.session.sql(statements.doubled(self.stored.name(), key, where)).collect():
+        if self.stored.session.sql(statements.doubled(self.stored.name(), present, where)).collect():
             why = f"its key is now {', '.join(key)}, and rows of the table have null or equal values there"
             raise self._stop(UnfollowedAlteration(why))
 
