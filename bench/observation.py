@@ -4,6 +4,9 @@ The product has no switch for its metrics. So a copy of it gets one: a file, at 
 write no report, and the planner adds nothing up and writes no numbers. Both sides of a pair are queries of one Spark
 session over one backlog, so that nothing else differs. A ratio above 1 means that measuring takes that much longer, or
 that much more time of the CPU.
+
+Whole queries differ by more than measuring costs. With `--inside` the copy measures the functions themselves instead:
+the CPU time of all calls in planner and tasks, as a share of all CPU time of the query.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ import os
 import shutil
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -61,15 +65,78 @@ for _name in ("committed", "planned", "write", "sample"):
     setattr(PlannerMeasures, _name, _quiet)
 """
 _PATCHES = {"metrics/tally.py": _TALLY, "metrics/reports.py": _REPORTS, "spark/measures.py": _MEASURES}
+SPENT = "TAILRACE_BENCH_SPENT"
+"""Environment variable: the directory in which each process notes the CPU time of its calls that measure."""
+_TIMED = """
+
+import os as _os
+import time as _time
+
+
+def _timed(kind, names):
+    for name in names:
+        def wrapped(self, *given, _real=getattr(kind, name), _name=name, **named):
+            began = _time.thread_time_ns()
+            try:
+                return _real(self, *given, **named)
+            finally:
+                line = f"{kind.__name__}.{_name} {_time.thread_time_ns() - began}\\n"
+                with open(_os.path.join(_os.environ["SPENT"], str(_os.getpid())), "a") as file:
+                    file.write(line)
+        setattr(kind, name, wrapped)
+
+
+"""
+_CALLS = {
+    "metrics/tally.py": "_timed(Tally, ('clear', 'count_batch', 'count_tables', 'count_bytes'))\n",
+    "metrics/reports.py": "_timed(ReportPlace, ('write',))\n_timed(Reports, ('places',))\n",
+    "spark/measures.py": "_timed(PlannerMeasures, ('committed', 'planned', 'write', 'sample'))\n",
+}
+"""The outermost functions that measure, by their modules. What notes a time takes longer than many of them."""
 
 
 def switchable(folder: Path) -> None:
     """Write a copy of this checkout into `folder`, whose metrics have a switch."""
+    _copy(folder, {name: _OFF + patch for name, patch in _PATCHES.items()})
+
+
+def timed(folder: Path) -> None:
+    """Write a copy of this checkout into `folder`, which notes the CPU time of its metrics."""
+    _copy(folder, {name: _TIMED.replace("SPENT", SPENT) + calls for name, calls in _CALLS.items()})
+
+
+def _copy(folder: Path, patches: Mapping[str, str]) -> None:
     for name in ("src", "bench", "tests", "tdsserver", "tools"):
         shutil.copytree(HERE / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "cases", "*.egg-info"))
-    for name, patch in _PATCHES.items():
+    for name, patch in patches.items():
         with (folder / "src" / "tailrace" / name).open("a", encoding="utf-8") as file:
-            file.write(_OFF + patch)
+            file.write(patch)
+
+
+def inside(case: str, rows: int, rounds: int) -> None:
+    """Print the CPU time of the calls that measure in some queries, by function, and their share of all CPU time."""
+    with ExitStack() as stack:
+        folder, notes = (Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tailrace-b-"))) for _ in "ab")
+        timed(folder)
+        os.environ[SPENT] = str(notes)
+        side = Side(folder, rows, "", "")
+        stack.callback(side.close)
+        side.answer()
+        for _ in range(WARM):
+            side.run(case)
+        shutil.rmtree(notes)
+        notes.mkdir()
+        cpu = sum(side.run(case)["cpu"] for _ in range(rounds)) * 1e9
+        spent: Counter[str] = Counter()
+        calls: Counter[str] = Counter()
+        for file in notes.iterdir():
+            for name, took in map(str.split, file.read_text().splitlines()):
+                spent[name] += int(took)
+                calls[name] += 1
+        for name, spent_ns in spent.most_common():
+            print(f"{case:<22} {name:<28} {calls[name]:6} calls {spent_ns / 1e6:9.1f} ms {100 * spent_ns / cpu:7.3f} %")
+        total = spent.total()
+        print(f"{case:<22} {'all':<28} {calls.total():6} calls {total / 1e6:9.1f} ms {100 * total / cpu:7.3f} %")
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -79,7 +146,12 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=12, help="pairs of each case")
     known = [case for case in CASES if case != "stream_kafka"]
     parser.add_argument("--only", choices=known, action="append", help="one case; may be given several times")
+    parser.add_argument("--inside", action="store_true", help="the CPU time of the functions that measure instead")
     asked = parser.parse_args(words)
+    if asked.inside:
+        for case in asked.only or ["stream_noop_topic"]:
+            inside(case, asked.rows, asked.rounds)
+        return
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tailrace-bench-")))
         switchable(folder)
