@@ -21,11 +21,10 @@ from tailrace.columns.batch import Marker
 from tailrace.connectors.mongodb.log import feed
 from tailrace.connectors.mongodb.log.position import ChangePosition
 from tailrace.connectors.mongodb.offset import MongoOffset
-from tailrace.connectors.mongodb.planner import MongoPlanner
+from tailrace.connectors.mongodb.planner import Environment, MongoPlanner
 from tailrace.connectors.mongodb.records import partition, records
 from tailrace.connectors.mongodb.records.segment import OPLOG, READ, Segment
 from tailrace.connectors.mongodb.records.tasks import LogTask
-from tailrace.connectors.mongodb.server.environment import Environment
 from tailrace.connectors.mongodb.snapshot import chunks
 from tailrace.connectors.mongodb.snapshot.chunks import SnapshotTask
 from tailrace.errors import ConnectionFailed, PositionLost, SpoolFailed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config
@@ -22,8 +23,7 @@ from tailrace.connectors.mongodb.log.position import WHOLE, ChangePosition
 from tailrace.connectors.mongodb.log_session import MongoLogSession
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.records.segment import OPLOG, STREAM
-from tailrace.connectors.mongodb.server.connection import Address, retries, server_uuid
-from tailrace.connectors.mongodb.server.environment import OUTSIDE, Environment
+from tailrace.connectors.mongodb.server.connection import Address, connect, retries, server_uuid
 from tailrace.connectors.mongodb.server.faults import (
     explained,
     explained_error,
@@ -41,6 +41,7 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.log import contracts
 from tailrace.log.contracts import Offset, Task
 from tailrace.log.engine import LogEngine
+from tailrace.process.runtime import THREADS, Runtime
 from tailrace.snapshot.mode import snapshot_mode
 
 if TYPE_CHECKING:
@@ -52,6 +53,17 @@ log = logging.getLogger("tailrace")
 START_SECONDS = 60.0
 # How long the server may wait for changes when the query ends at the present, in ms.
 TARGET_AWAIT_MS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The planner's outside world: the function that makes clients, and the runtime with its clock."""
+
+    connect: Callable[[Address], MongoClient[Any]] = connect
+    runtime: Runtime = THREADS
+
+
+OUTSIDE = Environment()
 
 
 class MongoPlanner(LogEngine[MongoOffset, ChangePosition, ChangePosition]):
