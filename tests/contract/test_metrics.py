@@ -30,7 +30,7 @@ _VARIES = re.compile(
 _BUCKET = re.compile(r"_seconds_(?:sum|count)$")
 _IN_TIME = "tailrace_slot_growth_bytes_per_second"
 """A metric that is there once the server has been asked three times."""
-_NAMED = {"database", "slot", "table", "version", "pyspark", "python"}
+_NAMED = {"database", "slot", "table", "version", "pyspark", "python", "java"}
 """Labels with names that the test has made, or with versions."""
 
 
@@ -82,7 +82,7 @@ def shown(found: Observation, names: dict[str, str]) -> list[str]:
             pairs = dict(re.findall(r'(\w+)="([^"]*)"', labels))
             for label in _NAMED & pairs.keys():
                 text = pairs[label]
-                pairs[label] = "*" if label in ("version", "pyspark", "python") else names.get(text, text)
+                pairs[label] = "*" if label in ("version", "pyspark", "python", "java") else names.get(text, text)
             if "le" in pairs or name == _IN_TIME:
                 continue
             varies = _VARIES.search(name) or _BUCKET.search(name)

@@ -32,6 +32,7 @@ COMPARED = {
     "streaming": (
         "TotalNumberOfEventsSeen", "TotalNumberOfCreateEventsSeen", "TotalNumberOfUpdateEventsSeen",
         "TotalNumberOfDeleteEventsSeen", "NumberOfErroneousEvents", "NumberOfUnchangedEventsSkipped", "Connected",
+        "NumberOfCommittedTransactions",
     ),
     "snapshot": (
         "TotalNumberOfEventsSeen", "TotalNumberOfCreateEventsSeen", "TotalNumberOfUpdateEventsSeen",

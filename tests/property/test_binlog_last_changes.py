@@ -67,7 +67,7 @@ def runs(rows: Rows, cut: int) -> list[tuple[RowRun, np.ndarray]]:
         count = np.arange(len(part), dtype=np.int64)
         run = RowRun(
             segment.data, segment.offsets, count, np.zeros(len(part), np.uint8), np.zeros(len(part), np.int32),
-            segment.by_row, segment.transactions, {},
+            segment.by_row, segment.transactions, {}, np.empty(0, np.int64),
         )  # fmt: skip
         found.append((run, count))
     return found

@@ -15,7 +15,8 @@ from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 import pyarrow as pa
 
-from tailrace.columns.batch import Bytes
+from tailrace.columns.batch import Bytes, Int64s
+from tailrace.columns.table import TableSchema
 from tailrace.log.notifications import PendingNotifications
 from tailrace.log.retention import LogRetention
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
@@ -46,7 +47,10 @@ class ReaderState:
     kind of `Setback`. `read_bytes` counts the bytes of log read since the start, `held_bytes` those that wait for
     Spark; `limit_bytes` is their limit, 0 without one. `attributes` has numbers that only this connector's beans have
     in Debezium: by the bean's context, and the attribute's name. `snapshot_tables` are the tables of the latest
-    snapshot that was begun since the start; 0 if there was none, or their number is not known.
+    snapshot that was begun since the start; 0 if there was none, or their number is not known. `captured_tables` are
+    the tables that are captured now, None if not known. `transactions` counts the transactions of which the end was
+    read, `transaction_bytes` is the size of the largest one; None for a log that is not read by transactions.
+    `schema_changes` has the number of changes of tables, by table and kind (see `SchemaChanges`).
     """
 
     is_connected: bool = False
@@ -56,6 +60,28 @@ class ReaderState:
     limit_bytes: int = 0
     attributes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     snapshot_tables: int = 0
+    captured_tables: int | None = None
+    transactions: int | None = None
+    transaction_bytes: int | None = None
+    schema_changes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def after(self, before: ReaderState) -> ReaderState:
+        """Return the state with the counts of an earlier log of the same query added."""
+        setbacks = dict(before.setbacks)
+        for kind, count in self.setbacks.items():
+            setbacks[kind] = setbacks.get(kind, 0) + count
+        return replace(
+            self,
+            setbacks=setbacks,
+            read_bytes=self.read_bytes + before.read_bytes,
+            transactions=_both(before.transactions, self.transactions, int.__add__),
+            transaction_bytes=_both(before.transaction_bytes, self.transaction_bytes, max),
+        )
+
+
+def _both(first: int | None, second: int | None, join: Callable[[int, int], int]) -> int | None:
+    """Return two numbers as one; one of them alone if the other is not known."""
+    return second if first is None else first if second is None else join(first, second)
 
 
 class Planner(Protocol):
@@ -231,6 +257,18 @@ class IndexedRun(Protocol[P, Taken_co]):
 
     def cut(self, row: int, start: P, /) -> P:
         """Return the position after `row`, even within a transaction, for a batch that begins at `start`."""
+
+    @property
+    def end_rows(self) -> Int64s | None:
+        """The number of rows before the end of each transaction that ends in the run; None if the log does not tell."""
+        return None
+
+    def sizes_between_ends(self) -> Int64s:
+        """Return the bytes of the rows before the first of these ends, between each two of them, and after the last.
+
+        Only called for a run with `end_rows`.
+        """
+        raise NotImplementedError
 
     def leads_to(self, before: P, /) -> P:
         """Return the position up to which the log has been read with this run; without it, that was `before`.
@@ -416,7 +454,8 @@ class OpenLog(ABC, Generic[O, P, T]):
 
     The defaults suit a log that is asked for changes at each call; a `LogReader` overrides them. `windows` are those of
     incremental snapshots, None if the configuration has no signals. `outlives_snapshots` is True if the log can stay
-    open during a blocking snapshot.
+    open during a blocking snapshot. `batch_tables` are the table versions of the rows for which `tasks` was called
+    last, in the order of the log.
 
     The engine calls, for each batch: `acknowledge`, `refresh`, then `window_end` or `plan` (and `wait` until there is
     something), `changes` if there are windows, and `offset`. Spark then asks for `tasks`. Any call may fail, and is
@@ -425,6 +464,7 @@ class OpenLog(ABC, Generic[O, P, T]):
 
     windows: Windows[Any, Any, Any, Any, Any, Any] | None = None
     outlives_snapshots = True
+    batch_tables: Sequence[TableSchema] = ()
 
     def reading(self) -> ReaderState:
         """Return the state of the reader. Called by any thread; no I/O, never fails."""
@@ -587,6 +627,11 @@ class Source(ABC, Generic[O, P, T]):
 
     snapshots: Snapshots[O]
     memory: Sequence[object] = ()
+
+    @property
+    def captured_tables(self) -> int | None:
+        """The number of tables that are captured now; None if not known. Called by any thread; no I/O, never fails."""
+        return None
 
     @abstractmethod
     def called(self, work: Callable[[], Result]) -> Result:

@@ -17,6 +17,7 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Limits, O, Offset, OpenLog, P, ReaderState, Source, T, Task
 from tailrace.log.control_tasks import HeartbeatTask, NotificationTask
 from tailrace.log.retention import LogMargin, LogRetention
+from tailrace.log.schema_changes import SchemaChanges
 from tailrace.log.timing import DispatchInterval, Heartbeats, StreamingDelay
 from tailrace.process.runtime import Runtime
 from tailrace.snapshot.incremental import Notification
@@ -117,6 +118,9 @@ class LogEngine(Generic[O, P, T]):
         self._target: T | None = None
         self._snapshot_tables = 0
         self._log: OpenLog[O, P, T] | None = None
+        # the counts of the logs that were closed
+        self._closed_logs = ReaderState()
+        self._schema_changes = SchemaChanges()
         self._heartbeats = Heartbeats(config["heartbeat.interval.ms"], runtime, source.beat)
         self._delay = StreamingDelay(config, runtime)
         self._dispatch = DispatchInterval(config, runtime)
@@ -142,7 +146,10 @@ class LogEngine(Generic[O, P, T]):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[Task]:
         since, until = self._offset(start), self._offset(end)
-        return self._called(lambda: self._tasks(since, until, end))
+        found = self._called(lambda: self._tasks(since, until, end))
+        if self._log is not None:
+            self._schema_changes.see(end, self._log.batch_tables)
+        return found
 
     def stop_at_present(self) -> None:
         self._target = self._called(self._source.present)
@@ -154,7 +161,12 @@ class LogEngine(Generic[O, P, T]):
         log = self._log
         # before the log a snapshot is read, by a session of the source
         found = ReaderState(is_connected=self._memory.begun) if log is None else log.reading()
-        return replace(found, snapshot_tables=self._snapshot_tables)
+        return replace(
+            found.after(self._closed_logs),
+            snapshot_tables=self._snapshot_tables,
+            captured_tables=self._source.captured_tables,
+            schema_changes=self._schema_changes.counts(),
+        )
 
     def retention(self) -> LogRetention | None:
         return self._source.retention()
@@ -208,7 +220,8 @@ class LogEngine(Generic[O, P, T]):
     def _close_log(self) -> None:
         if self._log is not None:
             self._log.close()
-            self._log = None
+            closed, self._log = self._log, None
+            self._closed_logs = closed.reading().after(self._closed_logs)
 
     # --- the end of the next batch -------------------------------------------------------------------------------
 

@@ -89,7 +89,10 @@ class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
 
     def reading(self) -> ReaderState:
         spool = self.spool
-        return ReaderState(self._is_connected, dict(self._setbacks), spool.put_bytes, spool.size, spool.limit)
+        return ReaderState(
+            self._is_connected, dict(self._setbacks), spool.put_bytes, spool.size, spool.limit,
+            transactions=spool.transactions, transaction_bytes=spool.transaction_bytes,
+        )  # fmt: skip
 
     def check(self) -> None:
         """Raise the error that ended the thread, once everything that it read has been released."""

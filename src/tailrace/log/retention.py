@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tailrace.config import Config
 from tailrace.errors import PrerequisiteError
@@ -60,6 +61,7 @@ class LogRetention:
     `oldest_s` is the time of the oldest change that the log still has, in s since 1970, `kept_s` the seconds for which
     the server keeps changes; None if the server does not tell. `lasting_s` are the seconds after which a change that is
     written now is removed at the present rate, if they are others than `kept_s`; `setting` names what makes them more.
+    `newest` is the end of the log in the form of `Planner.status`, if it has a distance in bytes; None otherwise.
     `behind_s` are the seconds that the pipeline is behind. `level` says what the pipeline does about the log: 0
     nothing, 1 it has warned, 2 incremental snapshots wait, 3 it ends; None if it does not watch it.
     """
@@ -71,6 +73,7 @@ class LogRetention:
     setting: str = ""
     behind_s: float | None = None
     level: int | None = None
+    newest: Mapping[str, Any] | None = None
 
     @property
     def lasts_s(self) -> float | None:

@@ -181,6 +181,11 @@ class Spool(Generic[P, Taken]):
         self._changed = runtime.condition()
         # bytes put here since the start
         self.put_bytes = 0
+        # the transactions whose ends were put here since the start, and the bytes of the largest one; None: not known
+        self.transactions: int | None = None
+        self.transaction_bytes: int | None = None
+        # the bytes of the transaction that is not over
+        self._open_bytes = 0
         # counts the changes, for callers that have looked and are going to wait
         self.version = 0
 
@@ -239,7 +244,7 @@ class Spool(Generic[P, Taken]):
         If the run is not wanted, only note how far the log has been read.
         """
         size = int(run.data.nbytes) if is_wanted else 0
-        place = None
+        place, whole = None, run
         reached = run.leads_to(self._reached)
         if size and self._in_memory and self._in_memory + size > self._memory_limit:
             try:
@@ -251,11 +256,32 @@ class Spool(Generic[P, Taken]):
                 raise
             run = run.without_data()
         with self._changed:
+            if reached != self._reached:
+                self._count(whole)
             if is_wanted:
                 self.put_bytes += size
                 self._hold(_Held(run, size, place))
             self._reached = reached
             self._notify()
+
+    def _count(self, run: IndexedRun[P, Taken]) -> None:
+        """Count the transactions that end in a run, and keep the size of the largest one."""
+        ends = run.end_rows
+        if ends is None:
+            return
+        count, whole = len(ends), run.size(0, len(run))
+        self.transactions = (self.transactions or 0) + count
+        most = self.transaction_bytes or 0
+        if not count:
+            self._open_bytes += whole
+            most = max(most, self._open_bytes)
+        else:
+            # no transaction is larger than all that there is: most runs need no closer look
+            if self._open_bytes + whole > most:
+                sizes = run.sizes_between_ends()
+                most = max(most, self._open_bytes + int(sizes[0]), int(sizes[1:].max()))
+            self._open_bytes = run.size(int(ends[-1]), len(run))
+        self.transaction_bytes = most
 
     def _hold(self, held: _Held[P, Taken]) -> None:
         if held.place is None and self._held and self._held[-1].place is None:

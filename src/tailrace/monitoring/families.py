@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -147,6 +148,7 @@ def _streaming(numbers: _Numbers) -> dict[str, float]:
         "CurrentQueueSizeInBytes": held,
         "Connected": state["is_connected"],
         "MilliSecondsBehindSource": behind,
+        **({} if reading["transactions"] is None else {"NumberOfCommittedTransactions": reading["transactions"]}),
         **{f"MilliSecondsBehindSource{name}": value for name, value in measures["behind_ms"].items()},
     }
 
@@ -185,6 +187,7 @@ _HELP = {
     "NumberOfErroneousEvents": "Changes that were quarantined, and the failure that ended the query.",
     "NumberOfEventsSkipped": "Changes that were left out.",
     "Connected": "1 while the database is connected.",
+    "NumberOfCommittedTransactions": "Transactions whose end was read from the log.",
     "NumberOfDisconnects": "Lost sessions.",
     "BinlogPosition": "Bytes of the present log file that were read.",
     "IsGtidModeEnabled": "1 if transactions have GTIDs.",
@@ -220,10 +223,10 @@ def _query(numbers: _Numbers) -> Iterator[MetricFamily]:
         samples = () if value is None else (({**own, **(labels or {})}, float(value)),)
         return MetricFamily(f"tailrace_{name}", kind, text, samples)
 
-    yield one("build_info", "gauge", "Versions, as labels.", 1, _versions())
+    yield one("build_info", "gauge", "Versions and the format of values, as labels.", 1, _build(numbers))
     yield one("up", "gauge", "1 while the query runs.", state["state"] in ("starting", "running"))
     yield one("source_lag_bytes", "gauge", "Log written and not yet delivered.", state["lag_bytes"])
-    yield one("source_lag_seconds", "gauge", "Age of the newest delivered change; 0 if nothing waits.", state["lag_s"])
+    yield one("source_lag_seconds", "gauge", "Age of the moment up to which all is delivered.", state["lag_s"])
     yield one("batches_total", "counter", "Batches with changes.", state["batches"])
     yield one("last_batch_timestamp_seconds", "gauge", "End of the newest batch.", state["committed_s"])
     yield MetricFamily(
@@ -248,6 +251,9 @@ def _query(numbers: _Numbers) -> Iterator[MetricFamily]:
     yield one("delivered_bytes_total", "counter", "Bytes of delivered records.", numbers.tally["bytes"])
     yield one("spool_bytes", "gauge", "Bytes of the log that wait for Spark.", reading["held_bytes"])
     yield one("spool_limit_bytes", "gauge", "Bytes above which reading stops.", reading["limit_bytes"] or None)
+    text = "Bytes of the largest transaction since the start, also of one that is not over."
+    yield one("transaction_bytes_max", "gauge", text, reading["transaction_bytes"])
+    yield one("captured_tables", "gauge", "Tables that are captured.", reading["captured_tables"])
     yield one(
         "silent_batches_total", "counter", "Batches whose tasks reported no numbers, because they run on another host.",
         measures["silent_batches"],
@@ -284,11 +290,15 @@ def _tables(numbers: _Numbers) -> Iterator[MetricFamily]:
         tuple(({**own, "table": one["table"], "op": op}, float(count))
               for one in tables for op, count in one["events"].items() if count),
     )  # fmt: skip
-    yield MetricFamily(
-        "tailrace_quarantined_total", "counter", "Changes that were quarantined.",
-        tuple(({**own, "table": table, "kind": kind}, float(count))
-              for table, kinds in _kinds(numbers).items() for kind, count in kinds.items()),
-    )  # fmt: skip
+    for name, text, by_table in (
+        ("quarantined", "Changes that were quarantined.", numbers.tally.get("quarantined", {})),
+        ("schema_changes", "Changes of tables that the log has shown.", numbers.measures["reading"]["schema_changes"]),
+    ):
+        yield MetricFamily(
+            f"tailrace_{name}_total", "counter", text,
+            tuple(({**own, "table": table, "kind": kind}, float(count))
+                  for table, kinds in _kinds(numbers, by_table).items() for kind, count in kinds.items()),
+        )  # fmt: skip
     for name, metric, text in (
         ("reselected", "reselected", "Values that were read again."),
         ("unavailable", "unavailable_values", "Values that the log lacks."),
@@ -325,11 +335,11 @@ def _tables(numbers: _Numbers) -> Iterator[MetricFamily]:
     )  # fmt: skip
 
 
-def _kinds(numbers: _Numbers) -> dict[str, dict[str, int]]:
-    """Return the quarantined changes by table and kind, for the tables that have labels."""
+def _kinds(numbers: _Numbers, by_table: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    """Return counts by table and kind, for the tables that have labels; the rest share the last one."""
     shown = {table["table"] for table in numbers.tables}
     found: dict[str, dict[str, int]] = {}
-    for table, kinds in numbers.tally.get("quarantined", {}).items():
+    for table, kinds in by_table.items():
         own = found.setdefault(table if table in shown else "other", {})
         for kind, count in kinds.items():
             own[kind] = own.get(kind, 0) + count
@@ -376,10 +386,10 @@ def _slots(numbers: _Numbers) -> Iterator[MetricFamily]:
         "What the pipeline does about its slot, or its lag: 0 nothing, 1 it has warned, 2 snapshots wait, 3 it ends.",
         () if level is None else ((numbers.own, float(level)),),
     )  # fmt: skip
-    oldest, newest_us = retention.get("oldest_s"), numbers.measures["newest_us"]
-    if oldest is not None and newest_us:
-        margin = newest_us / 1e6 - oldest
-        text = "Time of the newest delivered change - time of the oldest that the log has: below 0 changes are lost."
+    oldest, whole_s = retention.get("oldest_s"), numbers.measures["whole_s"]
+    if oldest is not None and whole_s:
+        margin = whole_s - oldest
+        text = "Time up to which all is delivered - time of the oldest change in the log: below 0 changes are lost."
         yield MetricFamily("tailrace_log_margin_seconds", "gauge", text, ((numbers.own, margin),))
 
 
@@ -399,9 +409,32 @@ _OF_SLOTS: dict[str, tuple[str, Kind, str]] = {
 }  # fmt: skip
 
 
+def _build(numbers: _Numbers) -> dict[str, str]:
+    return _versions() | {"java": _java_version(), "format": numbers.measures.get("format", "")}
+
+
 @cache
 def _versions() -> dict[str, str]:
     # Spark may be the user's own, and then no package of pip
     import pyspark
 
     return {"version": version("tailrace"), "pyspark": pyspark.__version__, "python": platform.python_version()}
+
+
+@cache
+def _java(_: int) -> str:
+    from pyspark.core.context import SparkContext
+
+    with suppress(Exception):
+        jvm: Any = SparkContext._jvm
+        return str(jvm.java.lang.System.getProperty("java.version"))
+    # the JVM is ending
+    return ""
+
+
+def _java_version() -> str:
+    """Return the version of Spark's JVM; "" if this process has none, as with Spark Connect."""
+    from pyspark.core.context import SparkContext
+
+    gateway = SparkContext._gateway
+    return "" if gateway is None else _java(id(gateway))

@@ -13,11 +13,11 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
-from tailrace.connectors.source_status import MEASURES, Describe, SourceStatus, TableProgress
+from tailrace.connectors.source_status import MEASURES, Describe, Offsets, SourceStatus, TableProgress
 from tailrace.errors import TailraceError
 from tailrace.metrics.distribution import Histogram
 from tailrace.metrics.tally import OPS, OTHER, SinkCounts
-from tailrace.monitoring.status import Status
+from tailrace.monitoring.status import Status, offset_of
 
 HISTORY_SECONDS = 3600.0
 """The span of the history of rate and lag."""
@@ -119,6 +119,9 @@ class Observation:
         self.snapshot = SnapshotWatch()
         self.durations = {name: Histogram() for name in ("batch", "write", "commit")}
         self._last_batch = -1
+        self._end: Offsets = {}
+        # the end of a batch and of the log, and the bytes between them, when that was last asked for
+        self._told: tuple[Offsets, Offsets, int | None] = ({}, {}, None)
         self._history: deque[tuple[float, float, float | None, int | None]] = deque()
 
     # --- what is observed ----------------------------------------------------------------------------------------
@@ -136,6 +139,7 @@ class Observation:
                 self._place = Path(place)
             self._read()
             status = Status.of(progress, self._described)
+            self._end = offset_of(source.get("endOffset"))
             self._status = status
             self.ticked_s = self.alive_s = now
             self.snapshot.see(status, now)
@@ -178,7 +182,7 @@ class Observation:
     def _note(self, now: float, status: Status) -> None:
         """Add a point to the history, or replace the last one if it is young."""
         kept = self._history
-        point = (now, status.rate, self._lag_s(status, now), status.lag_bytes)
+        point = (now, status.rate, self._lag_s(status, now), self._lag_bytes(status))
         if len(kept) > 1 and now - kept[-2][0] < HISTORY_STEP_SECONDS:
             kept.pop()
         kept.append(point)
@@ -186,13 +190,27 @@ class Observation:
             kept.popleft()
 
     def _lag_s(self, status: Status, now: float) -> float | None:
-        """Return the age of the newest delivered change, 0 if nothing waits; None before the first change."""
+        """Return the age of the moment up to which everything is delivered, 0 if nothing waits; None before the first
+        change."""
         if self._measures.get("is_idle") and not self._measures["reading"]["held_bytes"]:
             return 0.0
-        newest_us: int = self._measures.get("newest_us", 0)
-        if newest_us:
-            return max(0.0, now - newest_us / 1e6)
-        return status.lag_s
+        whole_s: float = self._measures.get("whole_s", 0.0)
+        return max(0.0, now - whole_s) if whole_s else status.lag_s
+
+    def _lag_bytes(self, status: Status) -> int | None:
+        """Return the bytes of log after the last batch; None if the database does not tell.
+
+        While the reader waits for a slow sink it hears nothing of the log's end: then the server has told it.
+        """
+        newest = (self._measures.get("retention") or {}).get("newest")
+        told = None
+        if newest is not None and self._end and self.ending is None:
+            if (self._end, newest) != self._told[:2]:
+                with suppress(Exception):
+                    told = self._described(self._end, newest).lag_bytes
+                self._told = self._end, newest, told
+            told = self._told[2]
+        return max((lag for lag in (told, status.lag_bytes) if lag is not None), default=None)
 
     # --- the planner's numbers -----------------------------------------------------------------------------------
 
@@ -251,7 +269,7 @@ class Observation:
                 "events": self.events,
                 "rate": 0.0 if status is None or self.ending is not None else status.rate,
                 "lag_s": None if status is None else self._lag_s(status, now),
-                "lag_bytes": None if status is None else status.lag_bytes,
+                "lag_bytes": None if status is None else self._lag_bytes(status),
                 "position": "" if status is None else status.position,
                 "is_connected": bool(reading.get("is_connected")) and self.ending is None,
                 "setbacks": reading.get("setbacks", {}),

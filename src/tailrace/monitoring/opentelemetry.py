@@ -36,6 +36,7 @@ _MAPPED: Mapping[str, tuple[str, str, str, float, Mapping[str, str]]] = {
     "NumberOfUnchangedEventsSkipped": ("event.skipped.count", "counter", "{event}", 1, {}),
     "MilliSecondsSinceLastEvent": ("event.time_since_last", "gauge", "s", 1e-3, {}),
     "MilliSecondsBehindSource": ("source.lag", "gauge", "s", 1e-3, {}),
+    "NumberOfCommittedTransactions": ("transaction.committed.count", "counter", "{transaction}", 1, {}),
     "QueueTotalCapacity": ("queue.limit", "gauge", "{event}", 1, {}),
     "QueueRemainingCapacity": ("queue.remaining_capacity", "updown", "{event}", 1, {}),
     "MaxQueueSizeInBytes": ("queue.size.limit", "gauge", "By", 1, {}),

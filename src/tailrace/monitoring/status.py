@@ -131,7 +131,7 @@ class Status:
         If `describe` cannot read the offsets, their fields stay empty; the record's own numbers are always set.
         """
         source: Mapping[str, Any] = (progress.get("sources") or [{}])[0]
-        end, newest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
+        end, newest = offset_of(source.get("endOffset")), offset_of(source.get("latestOffset"))
         described = SourceStatus()
         try:
             described = describe(end, newest)
@@ -264,7 +264,7 @@ class StatusLine:
         self._out.flush()
 
 
-def _offset(value: Any) -> Mapping[str, Any]:
+def offset_of(value: Any) -> Mapping[str, Any]:
     """Parse a source's offset as Spark reports it, as text or already parsed; empty if there is none."""
     if isinstance(value, str):
         try:

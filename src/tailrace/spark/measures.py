@@ -19,6 +19,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from tailrace.config.formats import part_format
+from tailrace.config.rows import is_typed
 from tailrace.connectors.registry import find
 from tailrace.connectors.source_status import MEASURES
 from tailrace.metrics.distribution import Histogram, Quantiles
@@ -54,6 +56,8 @@ class PlannerMeasures:
 
     def __init__(self, config: Config, planner: Planner, clock: Callable[[], float] = time.time) -> None:
         self._config = config
+        form = "rows" if is_typed(config) or config["row.blocks"] else part_format(config, "value")
+        self._format = form if isinstance(form, str) else form.name
         self._planner = planner
         self._clock = clock
         self._started_s = clock()
@@ -64,10 +68,9 @@ class PlannerMeasures:
         self._histograms = {name: Histogram() for name in ("end_to_end", "commit_to_plan", "plan_to_task", "convert")}
         self._batches = 0
         self._planned_s = self._arrived_s = self._committed_s = 0.0
-        self._newest_us = 0
         self._is_idle = False
-        # everything before this time is delivered
-        self._whole_s = self._started_s
+        # everything before this time is delivered; 0 until the first look or batch tells
+        self._whole_s = 0.0
         self._silent = 0
         self._newest: Offset = {}
         self._growth: dict[str, deque[tuple[float, int]]] = {}
@@ -96,7 +99,6 @@ class PlannerMeasures:
             self._silent += not reports
             self._committed_s = now
             if batch.newest_us:
-                self._newest_us = max(self._newest_us, batch.newest_us)
                 self._whole_s = max(self._whole_s, batch.newest_us / 1e6)
                 self._behind.add((now - batch.newest_us / 1e6) * 1000)
                 self._histograms["end_to_end"].add(now - batch.oldest_us / 1e6)
@@ -108,10 +110,11 @@ class PlannerMeasures:
 
     def planned(self, start: Offset, end: Offset) -> None:
         """Note the end of the next batch; it is `start` if there is no batch."""
-        self._is_idle = start == end
+        # without a session nothing is known to be whole
+        self._is_idle = start == end and self._planner.reading().is_connected
         if self._is_idle:
             self._whole_s = self._clock()
-        else:
+        elif start != end:
             self._planned_s = self._arrived_s = self._clock()
         if self._thread is None:
             self.write()
@@ -164,6 +167,7 @@ class PlannerMeasures:
             "most_tables": config["metrics.tables.max"],
             "queue_places": config.get("max.queue.size") or 0,
             "unchanged": (self._newest.get("unchanged", 0)) if config.get("skip.messages.without.change") else -1,
+            "format": self._format,
             "reading": dataclasses.asdict(self._planner.reading()),
             "is_idle": self._is_idle,
             "arrived_s": self._arrived_s,
@@ -171,7 +175,7 @@ class PlannerMeasures:
             "batches": self._batches,
             "silent_batches": self._silent,
             "tally": self._tally.to_json(),
-            "newest_us": self._newest_us,
+            "whole_s": self._whole_s,
             "behind_ms": self._behind.to_json() if config["statistics.metrics.enabled"] else {},
             "histograms": {name: one.to_json() for name, one in self._histograms.items()},
             "retention": self._retention,
@@ -188,7 +192,7 @@ class PlannerMeasures:
             found = self._planner.retention()
             retaining = find(self._config.connector).load_retention() if found is None else None
             if retaining is not None:
-                behind_s = 0.0 if self._is_idle else max(0.0, self._clock() - self._whole_s)
+                behind_s = 0.0 if self._is_idle else max(0.0, self._clock() - (self._whole_s or self._started_s))
                 found = self._planner.heed(dataclasses.replace(retaining(self._config), behind_s=behind_s))
         except Exception as error:
             _log.debug("the server does not tell what it keeps of its log (%s)", type(error).__name__)

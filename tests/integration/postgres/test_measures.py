@@ -153,6 +153,45 @@ def test_the_lag_is_nothing_once_everything_is_delivered(database: Database) -> 
         assert query.value("debezium_metrics_MilliSecondsBehindSourceMaxValue") > 0
 
 
+def test_changes_of_tables_and_transactions_are_counted(database: Database) -> None:
+    database.execute("create table a (id int primary key, v text)", "create table b (id int primary key)")
+    with running(database) as query:
+        query.trigger()
+        database.execute("insert into a values (1, 'x')")
+        query.deliver(1)
+        database.execute(
+            "alter table a add column w int", "alter table a rename column v to x", "alter table a alter id type int8",
+            "insert into a values (2, 'y', 3)",
+            "insert into a select i, repeat('x', 5000) from generate_series(3, 9) i",
+        )  # fmt: skip
+        query.deliver(8)
+        until(lambda: query.value("debezium_metrics_NumberOfCommittedTransactions") == 3, "three transactions")
+        changes = {kind: query.value("tailrace_schema_changes_total", table="public.a", kind=kind)
+                   for kind in ("add", "rename", "type")}  # fmt: skip
+        assert changes == {"add": 1, "rename": 1, "type": 1}
+        assert query.value("tailrace_captured_tables") == 2
+        assert 7 * 5000 < query.value("tailrace_transaction_bytes_max") < 8 * 5100
+
+
+def test_the_bytes_of_lag_are_known_while_the_reader_waits(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner_measures, "FIRST_SAMPLE_SECONDS", 0.0)
+    monkeypatch.setattr(planner_measures, "WRITE_SECONDS", 0.05)
+    database.execute("create table a (id int primary key, v text)")
+    options = {"metrics.interval.ms": "50", "slot.watch.interval.ms": "100", "max.queue.size.in.bytes": "100000"}
+    with running(database, **options) as query:
+        query.trigger()
+        database.execute("insert into a values (0, '')")
+        query.deliver(1)
+        insert = "insert into a select i, repeat('x', 1000) from generate_series({}, {}) i"
+        # Spark is at a batch from here on: it calls nothing
+        database.execute(insert.format(1, 500))
+        until(lambda: query.observation.state()["spool"]["bytes"] >= 100_000, "a full spool")
+        read = query.observation.state()["lag_bytes"]
+        database.execute(insert.format(501, 5000))
+        until(lambda: query.observation.state()["lag_bytes"] > read + 4_000_000, "the bytes that nobody has read")
+        query.deliver(5000)
+
+
 def test_a_slot_is_measured_to_the_byte_and_so_are_those_of_others(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tailrace.connectors.registry import parse
 from tailrace.errors import PrerequisiteError
 from tailrace.events.event_settings import EventSettings
-from tailrace.log.contracts import Limits
+from tailrace.log.contracts import Limits, ReaderState
 from tailrace.log.engine import LogEngine
 from tailrace.log.retention import FINE, PAUSED, STOPPED, WARNED, LogMargin, LogRetention
 from tailrace.snapshot.incremental import Collection, IncrementalSnapshot
@@ -147,7 +147,12 @@ def test_the_lag_is_the_age_of_the_moment_up_to_which_everything_is_delivered(mo
     now = [1000.0]
     seen: list[float | None] = []
 
+    state = [ReaderState(is_connected=True)]
+
     class Planner:
+        def reading(self) -> ReaderState:
+            return state[0]
+
         def retention(self) -> None:
             return None
 
@@ -174,3 +179,7 @@ def test_the_lag_is_the_age_of_the_moment_up_to_which_everything_is_delivered(mo
     now[0] = 90_000.0
     found.planned({"log": 1}, {"log": 1})
     assert behind(1, 2, 90_030.0) == 30.0
+    # without a session nobody knows whether something waits
+    assert behind(2, 2, 90_040.0) == 0.0
+    state[0] = ReaderState(is_connected=False)
+    assert behind(2, 2, 90_100.0) == 70.0

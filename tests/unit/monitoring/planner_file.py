@@ -27,6 +27,14 @@ class Clock:
         return self.now
 
 
+READING = {
+    "is_connected": True, "setbacks": {"session": 2}, "read_bytes": 9000, "held_bytes": 100, "limit_bytes": 1000,
+    "captured_tables": 3, "transactions": 7, "transaction_bytes": 512,
+    "schema_changes": {"public.a": {"add": 2, "type": 1}},
+}  # fmt: skip
+"""The state of the reader as the planner's file has it."""
+
+
 def slot(name: str = "debezium", **more: Any) -> dict[str, Any]:
     """Return a slot as the planner's file has it."""
     return {
@@ -53,12 +61,10 @@ def written(folder: Path, tables: Iterable[str] = ("public.a",), **more: Any) ->
         "event_name": "postgresql",
         "plugin": "postgres", "has_task": False, "databases": [],
         "most_tables": 1000, "queue_places": 8192, "unchanged": -1,
-        "reading": {
-            "is_connected": True, "setbacks": {"session": 2}, "read_bytes": 9000, "held_bytes": 100,
-            "limit_bytes": 1000,
-        },
+        "reading": READING,
+        "format": "json",
         "is_idle": False, "arrived_s": NOW - 5, "committed_s": NOW - 1, "batches": 4, "silent_batches": 0,
-        "tally": tally.to_json(), "newest_us": int((NOW - 2) * 1e6), "behind_ms": behind.to_json(),
+        "tally": tally.to_json(), "whole_s": NOW - 2, "behind_ms": behind.to_json(),
         "histograms": {
             name: duration.to_json() for name in ("end_to_end", "commit_to_plan", "plan_to_task", "convert")
         },

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from tailrace.connectors.source_status import TableProgress
 from tailrace.monitoring.exposition import exposed
 from tests.unit.monitoring.planner_file import NOW, observation, progress, slot, written
 
@@ -33,21 +34,18 @@ def samples(tmp_path: Path) -> list[Sample]:
     place = written(tmp_path, retention=retention)
     content = json.loads(place.read_text())
     content["tally"]["quarantined"] = {"public.a": {"value": 1}}
+    content["tally"]["sizes"] = {"public.a": 100}
     place.write_text(json.dumps(content))
     found = observation()
     found.update(progress(place, snapshot=[{"table": "public.b", "rows": 5, "of": 50}], log={"idle": "0/10"}))
-    found._status = None if found._status is None else _with_lag(found._status)
+    assert found._status is not None
+    chunked = TableProgress("public.c", 1, 3, "chunks")
+    found._status = replace(found._status, lag_bytes=100, tables=(*found._status.tables, chunked))
     return [
         (sample.name, sample.labels)
         for family in text_string_to_metric_families(exposed(found)[0].decode())
         for sample in family.samples
     ]
-
-
-def _with_lag(status: Any) -> Any:
-    from dataclasses import replace
-
-    return replace(status, lag_bytes=100)
 
 
 def series(query: str) -> Iterator[Sample]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -9,13 +10,14 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
+from tailrace.connectors.postgres.log.retention import log_end
 from tailrace.connectors.source_status import SourceStatus, TableProgress
 from tailrace.metrics.tally import SinkCounts
 from tailrace.monitoring.exposition import exposed
 from tailrace.monitoring.families import families
 from tailrace.monitoring.monitor import described
 from tailrace.monitoring.observation import Observation, PipelineNames
-from tests.unit.monitoring.planner_file import NOW, Clock, observation, progress, slot, written
+from tests.unit.monitoring.planner_file import NOW, READING, Clock, observation, progress, slot, written
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 BASE_UNITS = ("seconds", "bytes")
@@ -87,6 +89,35 @@ def test_a_histogram_counts_up_to_each_bound(tmp_path: Path) -> None:
     assert found["tailrace_stage_seconds_bucket convert +Inf"] == 1
     assert found["tailrace_stage_seconds_sum write"] == pytest.approx(0.3)
     assert found["tailrace_stage_seconds_sum commit"] == pytest.approx(0.05)
+
+
+def test_what_the_log_tells_of_tables_and_transactions_is_shown(tmp_path: Path) -> None:
+    found = samples(observation(written(tmp_path)))
+    assert found["debezium_metrics_NumberOfCommittedTransactions streaming"] == 7
+    assert found["tailrace_transaction_bytes_max"] == 512
+    assert found["tailrace_captured_tables"] == 3
+    assert found["tailrace_schema_changes_total public.a add"] == 2
+    assert found["tailrace_schema_changes_total public.a type"] == 1
+
+
+def test_a_log_without_transactions_has_no_number_of_them(tmp_path: Path) -> None:
+    reading = READING | {"transactions": None, "transaction_bytes": None, "captured_tables": None}
+    found = samples(observation(written(tmp_path, reading=reading)))
+    unknown = ("NumberOfCommittedTransactions", "transaction_bytes_max", "captured_tables")
+    assert not [name for name in found if any(word in name for word in unknown)]
+
+
+def test_bytes_of_lag_are_those_that_the_server_tells_while_the_reader_waits(tmp_path: Path) -> None:
+    end = {"log": {"commit": "0/100", "end": "0/100"}}
+    record = progress(written(tmp_path, retention={"newest": log_end(0x400)}), **end)
+    record["sources"][0]["endOffset"] = json.dumps(end)
+    found = Observation(described, PipelineNames("shop", "shop", "postgresql"), Clock())
+    found.update(record)
+    assert found.state()["lag_bytes"] == 0x300
+    assert found.state()["history"][-1][3] == 0x300
+    # a query that has ended reads nothing more
+    found.end(None)
+    assert found.state()["lag_bytes"] == 0
 
 
 def test_a_slot_without_limit_shows_none(tmp_path: Path) -> None:
@@ -193,9 +224,7 @@ def test_the_age_of_the_newest_change_grows_while_something_waits(tmp_path: Path
     found = observation(written(tmp_path), clock)
     clock.now = NOW + 8
     assert samples(found)["tailrace_source_lag_seconds"] == 10
-    written(tmp_path, is_idle=True, reading={
-        "is_connected": True, "setbacks": {}, "read_bytes": 9000, "held_bytes": 0, "limit_bytes": 1000,
-    })  # fmt: skip
+    written(tmp_path, is_idle=True, reading=READING | {"held_bytes": 0})
     assert samples(found)["tailrace_source_lag_seconds"] == 0
 
 

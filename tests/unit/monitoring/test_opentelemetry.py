@@ -33,6 +33,9 @@ def test_metrics_have_the_names_of_debezium_server(tmp_path: Path) -> None:
         (state,) = metrics["debezium.connection.status"].data.data_points
         assert state.attributes is not None
         assert state.attributes["debezium.connection.state"] == "connected"
+        (committed,) = metrics["debezium.transaction.committed.count"].data.data_points
+        assert isinstance(committed, NumberDataPoint)
+        assert committed.value == 7
         assert metrics["tailrace.spool.bytes"].unit == "By"
     finally:
         end()

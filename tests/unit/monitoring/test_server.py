@@ -18,7 +18,7 @@ from tailrace.monitoring.monitor import TOKEN_FILE, kept_token
 from tailrace.monitoring.observation import Observation
 from tailrace.monitoring.server import HttpServer
 from tailrace.snapshot.signals import TYPES
-from tests.unit.monitoring.planner_file import NOW, Clock, observation, progress, slot, written
+from tests.unit.monitoring.planner_file import NOW, READING, Clock, observation, progress, slot, written
 
 TOKEN = "a-token-of-tests"
 Make = Callable[..., HttpServer]
@@ -167,8 +167,7 @@ def test_health_through_the_life_of_a_pipeline(tmp_path: Path) -> None:
     place = written(tmp_path)
     found.update(progress(place))
     assert up() == [LIVE, STARTED, READY, ALL]
-    reading = {"is_connected": False, "setbacks": {}, "read_bytes": 0, "held_bytes": 0, "limit_bytes": 0}
-    written(tmp_path, reading=reading)
+    written(tmp_path, reading=READING | {"is_connected": False})
     assert up() == [LIVE, STARTED]
     written(tmp_path, retention={"slots": [slot(status="lost")]})
     assert up() == [LIVE, STARTED]

@@ -207,3 +207,27 @@ def test_a_batch_does_not_pass_where_it_must_end(max_rows: int) -> None:
     first = spool.plan(BEFORE, max_rows, 1 << 30, upto)
     assert first.commit_lsn == upto.commit_lsn
     assert spool.plan(first, max_rows, 1 << 30, upto) == first
+
+
+def test_the_spool_counts_transactions_and_keeps_the_size_of_the_largest() -> None:
+    sizes = (2, 9, 1, 4)
+    transactions: list[list[Change]] = [[("I", 10, 1)] * size for size in sizes]
+    whole = index(transactions, [], BEFORE, False)[0]
+    most = max(whole.size(sum(sizes[:at]), sum(sizes[: at + 1])) for at in range(len(sizes)))
+    # whole, cut between messages of a transaction, and each message for itself
+    for cuts in ([], [5, 9, 14], list(range(1, 24))):
+        spool = Spool(BEFORE, 1 << 20, 1 << 20)
+        for run in index(transactions, cuts, BEFORE, False):
+            spool.put(run)
+        assert spool.transactions == len(sizes)
+        # bytes between two rows that are no rows, such as a commit, belong to none
+        assert spool.transaction_bytes is not None
+        assert 0 <= most - spool.transaction_bytes < most / 2 if cuts else spool.transaction_bytes == most
+
+
+def test_runs_that_are_sent_again_count_once() -> None:
+    made, _ = runs(3)
+    spool = Spool(BEFORE, 1 << 20, 1 << 20)
+    for run in (*made, *made):
+        spool.put(run)
+    assert spool.transactions == 3

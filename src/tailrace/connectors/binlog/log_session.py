@@ -202,6 +202,7 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         settings = self._settings
         tasks: list[Task] = []
         rows: list[Rows] = []
+        self.batch_tables = ()
         if since.log.is_before(until.log):
             rows = self.take(since.log, until.log)
             again = self._again()
@@ -227,7 +228,8 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
 
     def _groups(self, rows: Sequence[Rows], settings: EventSettings) -> Sequence[Sequence[Any]]:
         versions = self.versions
-        shared = names.shared(settings, (versions[number].id for number in versions_of(rows)))
+        self.batch_tables = [versions[number] for number in versions_of(rows)]
+        shared = names.shared(settings, (table.id for table in self.batch_tables))
         return partitioning.tasks(
             self._row_log,
             rows,

@@ -43,6 +43,7 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.log import contracts
 from tailrace.log.contracts import Offset, ReaderState, Task
 from tailrace.log.engine import LogEngine
+from tailrace.log.retention import LogRetention
 from tailrace.log.retrying import Retrying
 from tailrace.process.runtime import THREADS, Runtime
 from tailrace.snapshot.mode import snapshot_mode
@@ -76,6 +77,14 @@ class BinlogEngine(LogEngine[BinlogOffset, BinlogPosition, BinlogPosition]):
     def reading(self) -> ReaderState:
         return replace(super().reading(), attributes=self._binlog.attributes(self._log))
 
+    def heed(self, found: LogRetention) -> LogRetention:
+        """Return the answer of the server, with the end of its log in the epoch that is read."""
+        log = self._log
+        if found.newest is not None and isinstance(log, BinlogLogSession) and log.feed.epoch:
+            here = {**found.newest["log"], "epoch": log.feed.epoch}
+            found = replace(found, newest={**found.newest, "log": here})
+        return super().heed(found)
+
 
 class BinlogPlanner(Retrying[BinlogOffset, BinlogPosition, BinlogPosition], BinlogEngine):
     """The planner that Spark gets: it goes on by itself after its server was unreachable for a while."""
@@ -103,6 +112,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         # the log has names in lower case alone
         self._is_folded = False
         self._has_gtids: bool | None = None
+        self._captured_count: int | None = None
         self.incremental = self._incremental()
         self.snapshots = BinlogSnapshots(
             config,
@@ -202,7 +212,8 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         fault = unmatched_lists(self._config, there, is_fresh=since.is_initial)
         for one in demanded([*([] if fault is None else [fault]), *misspelt(self._config, session, there)]):
             log.warning("%s %s", one.text, one.remedy)
-        guard_number(self._config, sum(self._tables.includes(*one.id) for one in there))
+        self._captured_count = sum(self._tables.includes(*one.id) for one in there)
+        guard_number(self._config, self._captured_count)
         self._is_prepared = True
 
     def clear_lost(self, since: BinlogOffset) -> str:
@@ -379,6 +390,10 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         except pymysql.err.Error as error:
             reason = faults.words(error)
             log.warning("heartbeat.action.query fails: %s; the heartbeat goes on without it", reason)
+
+    @property
+    def captured_tables(self) -> int | None:
+        return self._captured_count
 
     def status(self, log: Log | None) -> Offset | None:
         if not isinstance(log, BinlogLogSession):

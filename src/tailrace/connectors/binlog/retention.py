@@ -10,12 +10,15 @@ from __future__ import annotations
 import random
 import struct
 import time
+from collections.abc import Mapping
 from contextlib import closing
+from typing import Any
 
 from tailrace.config import Config
 from tailrace.connectors.binlog.dialect import MARIADB
 from tailrace.connectors.binlog.log.dump import Dump, ServerRefused
-from tailrace.connectors.binlog.log.position import number_of
+from tailrace.connectors.binlog.log.position import BinlogPosition, number_of
+from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.binlog.server.connection import connect, dialect_of, rows, variables
 from tailrace.connectors.binlog.server.errors import explained
 from tailrace.errors import ConnectionFailed
@@ -47,7 +50,14 @@ def retention(config: Config) -> LogRetention:
         lasting_s = max(time.time() - oldest_s, 1.0) * max(most / max(sum(files.values()), 1), 1.0)
         lasting_s = min(lasting_s, kept_s or lasting_s)
     setting = f"{_SETTING}, and max_binlog_total_size" if most else _SETTING
-    return LogRetention(oldest_s=oldest_s, kept_s=kept_s or None, lasting_s=lasting_s, setting=setting)
+    newest = _end(files) if files else None
+    return LogRetention(oldest_s=oldest_s, kept_s=kept_s or None, lasting_s=lasting_s, setting=setting, newest=newest)
+
+
+def _end(files: Mapping[str, int]) -> dict[str, Any]:
+    """Return the end of the log as the newest offset of a query, with the sizes of all files."""
+    last = max(files, key=number_of)
+    return BinlogOffset(BinlogPosition(last, max(files[last] - 1, 0), files[last])).to_json() | {"files": dict(files)}
 
 
 def _oldest(config: Config, server: str, file: str) -> float | None:

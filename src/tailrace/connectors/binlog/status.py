@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tailrace.connectors.binlog.log.position import BinlogPosition, number_of
 from tailrace.connectors.binlog.offset import BinlogOffset
-from tailrace.connectors.source_status import Offsets, SnapshotStatus, SourceStatus, tables
+from tailrace.connectors.source_status import Offsets, SnapshotStatus, SourceStatus, mapping, tables
 from tailrace.snapshot.plan import SnapshotPlan
 
 
@@ -20,16 +22,20 @@ def describe(end: Offsets, newest: Offsets) -> SourceStatus:
     total = sum(count for _, count in chunks)
     return SourceStatus(
         position=str(read) if read.file else "",
-        lag_bytes=_lag(read, head),
+        lag_bytes=_lag(read, head, mapping(newest.get("files"))),
         snapshot=SnapshotStatus(done, total) if done < total else None,
         tables=tables(end, newest, chunks, done),
         whole=offset.snapshot is None and read.consumed is None and read.held is None and not offset.late,
     )
 
 
-def _lag(read: BinlogPosition, head: BinlogPosition) -> int | None:
-    """Return the bytes of log between two positions; None if they are in different files, whose sizes are unknown."""
-    if not read.file or not head.file or (read.epoch, number_of(read.file)) != (head.epoch, number_of(head.file)):
+def _lag(read: BinlogPosition, head: BinlogPosition, sizes: Mapping[str, int]) -> int | None:
+    """Return the bytes of log between two positions; None if a file between them has no known size."""
+    if not read.file or not head.file or read.epoch != head.epoch:
         return None
     reached = read.end if read.consumed is None else read.start
-    return max(0, head.end - reached)
+    first, last = number_of(read.file), number_of(head.file)
+    if first >= last:
+        return max(0, head.end - reached) if first == last else 0
+    between = {number_of(file): size for file, size in sizes.items() if first <= number_of(file) < last}
+    return sum(between.values()) - reached + head.end if len(between) == last - first else None

@@ -62,6 +62,8 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
         """The newest known position of each database."""
         self._seen: dict[str, bytes] = {}
         """The position of each database that was read or seen at the last look."""
+        self.captured: dict[str, int] = {}
+        """The number of captured tables of each database at the last look."""
         self._settings = settings
         self._databases = databases
         self._wanted = wanted
@@ -102,7 +104,8 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
         """Return the end of the captured log after `start`, and the change tables, of each database."""
         found: dict[str, tuple[Newest | None, CaptureHistory]] = {}
         for name, database in self._databases.items():
-            found[name] = newest, _ = database.observe(self._wanted(start.databases[name]))
+            found[name] = newest, history = database.observe(self._wanted(start.databases[name]))
+            self.captured[name] = len(history.latest())
             self._seen[name] = start.databases[name].position if newest is None else newest
             if newest is not None:
                 self.newest[name] = newest
@@ -191,12 +194,14 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
 
     def tasks(self, since: TablesOffset, until: TablesOffset, end: Offset, beside: Sequence[Task]) -> list[Task]:
         source = self._source()
+        self.batch_tables = ()
         tasks = self._changes(since, until, source) if since.log.is_before(until.log) else []
         parts = self.windows.reads(end, Changes(since.databases, until.databases))
         return [*tasks, *beside, *(part(source) for part in parts)]
 
     def _changes(self, since: TablesOffset, until: TablesOffset, source: TaskSource) -> list[Task]:
         """Return one task for each topic that has changes; one for all topics if there are few changes."""
+        tables: list[TableSchema] = []
         found: list[Part] = []
         topics: dict[str, list[Part]] = {}
         rows: dict[TableId, int] = {}
@@ -210,6 +215,7 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
                 whole = span.era.table
                 count = self._databases[name].total(span)
                 if count:
+                    tables.append(whole)
                     rows[whole.id] = rows.get(whole.id, 0) + count
                     parts.append(Part(name, span, self._shown(whole)))
             self._databases[name].verify(spans, reached.position)
@@ -217,6 +223,7 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
                 parts, ends = numbered(source, parts)
                 boundaries += ends
             found += parts
+        self.batch_tables = tables
         shared = names.shared(self._settings, rows)
         for part in found:
             topics.setdefault(shared[part.table.id], []).append(part)

@@ -213,6 +213,11 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
         except TailraceError as error:
             log.warning("heartbeat.action.query fails: %s The heartbeat goes on without it.", error.message)
 
+    @property
+    def captured_tables(self) -> int | None:
+        found = self._log.captured
+        return sum(found.values()) if found else None
+
     def status(self, log: Log | None) -> Offset | None:
         found: Offset = {}
         if self._log.newest:

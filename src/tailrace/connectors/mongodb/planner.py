@@ -16,6 +16,7 @@ from tailrace.connectors.mongodb.log import coverage
 from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed, StreamSettings
 from tailrace.connectors.mongodb.log.commands import Commands
 from tailrace.connectors.mongodb.log.feed import ChangeSource, MongoFeed, ReaderSettings
+from tailrace.connectors.mongodb.log.indexed_run import Namespace
 from tailrace.connectors.mongodb.log.majority import Majority
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces, choice, chosen
 from tailrace.connectors.mongodb.log.oplog import OplogFeed, newest, operation_time
@@ -90,6 +91,8 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
         self._events = settings
         self._captured = CollectionFilter(config)
         self._namespaces = Namespaces(self._captured)
+        # the captured collections at the start; None if the user may not list them
+        self._existing: frozenset[Namespace] | None = None
         self._commands = Commands(self._captured)
         self._streams = config["capture.mode"] != "oplog"
         self._kind = STREAM if self._streams else OPLOG
@@ -214,6 +217,7 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
         if not mode.streams:
             return
         try:
+            self._existing = frozenset(self.snapshots.existing())
             for one in coverage.findings(self.connect(), self._captured):
                 log.warning("%s %s", one.text, one.remedy)
             late = self._late(since.choice) if since.choice and mode.reads != "never" else []
@@ -365,6 +369,11 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
         return self.snapshots.tasks(since, until)
 
     # --- beside the log ------------------------------------------------------------------------------------------
+
+    @property
+    def captured_tables(self) -> int | None:
+        there = self._existing
+        return None if there is None else len(there.union(self._namespaces.names.copy()) - {self._captured.signals})
 
     def status(self, log: Log | None) -> Offset | None:
         if not isinstance(log, MongoLogSession):

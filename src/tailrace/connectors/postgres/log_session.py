@@ -189,6 +189,7 @@ class PostgresLogSession(LogReader[PostgresOffset, LogPosition, Committed, Rows]
         tasks: list[Task] = []
         rows: list[Rows] = []
         groups: Groups = []
+        self.batch_tables = ()
         if since.log.is_before(until.log):
             rows = self.take(since.log, until.log)
             groups = self._groups(rows, settings)
@@ -250,7 +251,8 @@ class PostgresLogSession(LogReader[PostgresOffset, LogPosition, Committed, Rows]
 
     def _groups(self, rows: Sequence[Rows], settings: EventSettings) -> Groups:
         versions = self.versions
-        shared = names.shared(settings, (versions[number].id for number in versions_of(rows)))
+        self.batch_tables = [versions[number] for number in versions_of(rows)]
+        shared = names.shared(settings, (table.id for table in self.batch_tables))
         return partitioning.tasks(
             PostgresRowLog(),
             rows,

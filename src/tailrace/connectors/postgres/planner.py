@@ -25,11 +25,12 @@ from tailrace.connectors.postgres.log.reading import (
     ReaderSettings,
     StartPosition,
 )
+from tailrace.connectors.postgres.log.retention import log_end
 from tailrace.connectors.postgres.log.slot_watch import SlotWatch
 from tailrace.connectors.postgres.log.visibility import UnsettledTransactions
 from tailrace.connectors.postgres.log_session import PostgresLogSession, parallelism
 from tailrace.connectors.postgres.offset import PostgresOffset
-from tailrace.connectors.postgres.protocol.position import LogPosition, TargetLsn, lsn_text
+from tailrace.connectors.postgres.protocol.position import LogPosition, TargetLsn
 from tailrace.connectors.postgres.schema import coverage
 from tailrace.connectors.postgres.schema.catalog import CapturedTable, Catalog, captured_tables
 from tailrace.connectors.postgres.schema.coverage import CarriedTables, carried
@@ -404,11 +405,14 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
             reason = error.diag.message_primary or type(error).__name__
             log.warning("heartbeat.action.query fails: %s; the heartbeat goes on without it", reason)
 
+    @property
+    def captured_tables(self) -> int | None:
+        return self._stock.count
+
     def status(self, log: Log | None) -> Offset | None:
         if not isinstance(log, PostgresLogSession) or not log.feed.head_lsn:
             return None
-        newest = PostgresOffset().to_json()
-        newest["log"]["idle"] = lsn_text(log.feed.head_lsn)
+        newest = PostgresOffset().to_json() | (log_end(log.feed.head_lsn) or {})
         if self._config["skip.messages.without.change"]:
             newest["unchanged"] = log.feed.indexer.unchanged
         running = None if self.incremental is None else self.incremental.status()

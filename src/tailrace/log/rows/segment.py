@@ -86,7 +86,8 @@ class RowRun(Generic[Own, Trans]):
     concerns several tables is a row for each of them. `op[i]` is the operation (c, u, d or t), `version[i]` the number
     of its table version. A negative version is a connector's own kind of row, which belongs to no table; `op` may say
     more. With transaction metadata `counts` are the transactions that end in the run, by their place in
-    `transactions`. A connector adds how the run's transactions end, and the algebra of its positions.
+    `transactions`; `end_rows` is the number of rows up to each end. A connector adds where the transactions end, and
+    the algebra of its positions.
     """
 
     data: Bytes
@@ -97,6 +98,7 @@ class RowRun(Generic[Own, Trans]):
     by_row: Own
     transactions: Trans
     counts: dict[int, Counts]
+    end_rows: Int64s
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -106,6 +108,17 @@ class RowRun(Generic[Own, Trans]):
         if first >= last:
             return 0
         return int(self.offsets[self.rows[last - 1] + 1] - self.offsets[self.rows[first]])
+
+    def sizes_between_ends(self) -> Int64s:
+        """Return the bytes of the rows before the first of `end_rows`, between each two of them, and after the last."""
+        if not len(self):
+            return np.zeros(len(self.end_rows) + 1, np.int64)
+        first = np.concatenate([[0], self.end_rows])
+        last = np.concatenate([self.end_rows, [len(self)]])
+        begin = self.offsets[self.rows[np.minimum(first, len(self) - 1)]]
+        end = self.offsets[self.rows[last - 1] + 1]
+        sizes: Int64s = np.where(last > first, end - begin, 0)
+        return sizes
 
     def without_data(self) -> Self:
         return replace(self, data=np.empty(0, np.uint8))
@@ -139,6 +152,7 @@ class RowRun(Generic[Own, Trans]):
             by_row=self.by_row.joined([self.by_row, later]),
             transactions=self.transactions.joined([self.transactions, other.transactions]),
             counts=self.counts | {transactions + place: found for place, found in other.counts.items()},
+            end_rows=np.concatenate([self.end_rows, other.end_rows + len(self)]),
         )
 
     def taken(self, first: int, last: int) -> Rows[Self]:

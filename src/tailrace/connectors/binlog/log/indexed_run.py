@@ -43,16 +43,15 @@ class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
     """A run of messages, whose rows are the captured changes, and the ends of its transactions.
 
     `version[i]` is `BOUNDARY` for the begins and ends of transactions, which are rows if transaction metadata is wanted
-    (`op` says which), and `SCHEMA_CHANGE` for the record of a statement. `marks` are by transaction. The `ends` are the
-    places of the transactions that end in the run; `end_rows` the number of rows up to each end, `end_at` where it lies
-    in its file, `end_held` the first transaction that is prepared then. `executed` and `held` are those before the run.
-    `server` is the one whose log it is. `is_apart`: transactions without captured rows may lie between the run before
-    and this one. `joints` are the places of such transactions within a run that was joined.
+    (`op` says which), and `SCHEMA_CHANGE` for the record of a statement. `marks` are by transaction. The `ends` are
+    the places of the transactions that end in the run, `end_at` where each end lies in its file, `end_held` the
+    first transaction that is prepared then. `executed` and `held` are those before the run. `server` is the one
+    whose log it is. `is_apart`: transactions without captured rows may lie between the run before and this one.
+    `joints` are the places of such transactions within a run that was joined.
     """
 
     marks: Int64s
     ends: Int64s
-    end_rows: Int64s
     end_at: Int64s
     end_held: tuple[ReadingStart | None, ...]
     executed: MysqlGtids | MariadbGtids
@@ -136,7 +135,6 @@ class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
             joints=(*self.joints, *(one._replace(ends=one.ends + ends) for one in joints)),
             marks=np.concatenate([self.marks, other.marks]),
             ends=np.concatenate([self.ends, other.ends + transactions]),
-            end_rows=np.concatenate([self.end_rows, other.end_rows + len(self)]),
             end_at=np.concatenate([self.end_at, other.end_at]),
             end_held=(*self.end_held, *other.end_held),
         )

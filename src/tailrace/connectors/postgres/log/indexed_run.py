@@ -22,13 +22,12 @@ class IndexedRun(RowRun[RowPositions, Transactions]):
     """A run of messages, whose rows are the captured changes, and the ends of its transactions.
 
     A truncate is a row for each of its tables. `version[i]` is `MESSAGE` for a logical message, and `BOUNDARY` for
-    Begin and Commit messages, which are rows if transaction metadata is wanted; `op` has their kind byte. The `end_*`
-    arrays describe the commits in the run: the number of rows up to each, its LSN, its end LSN, the end LSN of the last
-    commit up to it that was not left out (-1: there is none), and its time in µs since 1970. A logical message outside
-    of transactions is a transaction and a commit of its own (see `LogPosition`), with the transaction id 0.
+    Begin and Commit messages, which are rows if transaction metadata is wanted; `op` has their kind byte. The
+    `end_*` arrays describe the commits in the run: its LSN, its end LSN, the end LSN of the last commit up to it
+    that was not left out (-1: there is none), and its time in µs since 1970. A logical message outside of
+    transactions is a transaction and a commit of its own (see `LogPosition`), with the transaction id 0.
     """
 
-    end_rows: Int64s
     end_commit: Int64s
     end_end: Int64s
     end_seen: Int64s
@@ -66,7 +65,6 @@ class IndexedRun(RowRun[RowPositions, Transactions]):
         """Return this run and `other`, which follows it, as one run."""
         return replace(
             self.followed(other),
-            end_rows=np.concatenate([self.end_rows, other.end_rows + len(self)]),
             end_commit=np.concatenate([self.end_commit, other.end_commit]),
             end_end=np.concatenate([self.end_end, other.end_end]),
             end_seen=np.concatenate([self.end_seen, other.end_seen]),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config
 from tailrace.connectors.postgres.log import invalidation
+from tailrace.connectors.postgres.protocol.position import LogPosition, sent
 from tailrace.connectors.postgres.server.connection import connect
 from tailrace.errors import PrerequisiteError
 from tailrace.log.retention import LogRetention, SlotState, duration
@@ -31,7 +32,7 @@ _SLOTS = f"""
 select s.slot_name, s.slot_type, s.database, s.active_pid, s.temporary,
   ({_NOW} - s.restart_lsn)::int8 as kept, ({_NOW} - s.confirmed_flush_lsn)::int8,
   coalesce(s.wal_status, ''), s.safe_wal_size::int8, {invalidation.REASON},
-  extract(epoch from now() - (to_jsonb(s) ->> 'inactive_since')::timestamptz)::float8,
+  extract(epoch from now() - (to_jsonb(s) ->> 'inactive_since')::timestamptz)::float8, ({_NOW} - '0/0')::int8,
   {{spilled}}
 from pg_replication_slots s {{statistics}}
 where %s::text is null or s.slot_name = %s
@@ -58,11 +59,12 @@ class SlotLog:
     """A replication slot and the log that it keeps.
 
     `retained` are the bytes of log from the first one that the server keeps for it, `unconfirmed` those after the
-    position that its reader has acknowledged. `limit` is the number of retained bytes at which the server, or the disk,
-    ends it, and `room` the bytes until then; None: there is no limit. `reason` says why it cannot be read any more; ""
-    if it can. `idle_s` are the seconds since anybody read it; None if unknown. `kept` is `retained`, or None if the
-    server keeps no log for it. `status` is the server's own word for the slot, `safe` the bytes that it names until it
-    loses log, and `spilled` bytes and transactions that decoding has written to the server's disk.
+    position that its reader has acknowledged. `limit` is the number of retained bytes at which the server, or the
+    disk, ends it, and `room` the bytes until then; None: there is no limit. `reason` says why it cannot be read any
+    more; "" if it can. `idle_s` are the seconds since anybody read it; None if unknown. `kept` is `retained`, or
+    None if the server keeps no log for it. `status` is the server's own word for the slot, `safe` the bytes that it
+    names until it loses log, and `spilled` bytes and transactions that decoding has written to the server's disk.
+    `end_lsn` is the end of the server's log.
     """
 
     name: str
@@ -80,6 +82,7 @@ class SlotLog:
     status: str = ""
     safe: int | None = None
     spilled: tuple[int | None, int | None] = (None, None)
+    end_lsn: int = 0
 
     @property
     def percent(self) -> float | None:
@@ -101,7 +104,7 @@ def read(connection: psycopg.Connection[Any], config: Mapping[str, Any], name: s
     )
     found = []
     for row in connection.execute(query.encode(), (name, name)).fetchall():
-        slot, kind, database, pid, temporary, kept, unconfirmed, status, safe, reason, idle_s, *spilled = row
+        slot, kind, database, pid, temporary, kept, unconfirmed, status, safe, reason, idle_s, end, *spilled = row
         retained = kept or 0
         room = None if limit is None else max(limit - retained, 0)
         if safe is not None and own is not None:
@@ -109,7 +112,7 @@ def read(connection: psycopg.Connection[Any], config: Mapping[str, Any], name: s
         found.append(
             SlotLog(
                 slot, kind, database or "", pid, temporary, retained, unconfirmed or 0, limit, room, reason, idle_s,
-                kept, status, safe, (spilled[0], spilled[1]),
+                kept, status, safe, (spilled[0], spilled[1]), end,
             )
         )  # fmt: skip
     return found
@@ -143,7 +146,13 @@ def reported(slots: Sequence[SlotLog], config: Mapping[str, Any], level: int | N
             for one in sorted(slots, key=lambda one: one.name)
         ),
         level=level,
+        newest=log_end(max((one.end_lsn for one in slots), default=0)),
     )
+
+
+def log_end(lsn: int) -> dict[str, Any] | None:
+    """Return the end of the log, as the newest offset of a query has it; None if it is not known (0)."""
+    return {"log": LogPosition(idle_lsn=sent(lsn)).to_json()} if lsn else None
 
 
 def causes(connection: psycopg.Connection[Any], slot: SlotLog) -> Iterator[tuple[str, str]]:

@@ -84,6 +84,8 @@ class CoverageWatch:
         # oids and names of tables that the log has brought; the reader's thread adds to them
         self._seen: set[tuple[int, str]] = set()
         self._told: set[str] = set()
+        # the inventory and the number of seen tables of the latest count, and the count
+        self._counted: tuple[Inventory | None, int, int] = (None, 0, 0)
         self._looked = ""
         # tables of which changes are lost, before they are in the inventory
         self._gaps: set[int] = set()
@@ -96,6 +98,16 @@ class CoverageWatch:
     def inventory(self) -> Inventory | None:
         """The captured tables, with those that the log has brought since; None before the first start."""
         return None if self._inventory is None else self._inventory.with_seen(self._seen.copy())
+
+    @property
+    def count(self) -> int | None:
+        """The number of these tables; None before the first start. Any thread."""
+        found, seen = self._inventory, self._seen
+        if found is None:
+            return None
+        if self._counted[0] is not found or self._counted[1] != len(seen):
+            self._counted = found, len(seen), len({oid for oid, *_ in (*found.tables, *seen.copy())})
+        return self._counted[2]
 
     @property
     def late(self) -> frozenset[str]:
