@@ -8,10 +8,11 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import re
 import shlex
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,37 @@ from tailrace.errors import ConnectionFailed, PrerequisiteError
 from tailrace.process.installation import pip_install
 
 _MOST_BYTES = 1 << 20
+
+LEFT_OUT = "its message is not shown, because it may have a secret in it"
+"""What stands for a message of a server or a driver in which a secret cannot be told from other words."""
+
+_LONG = 8
+
+
+def without_secrets(text: str, secrets: Iterable[str | None], named: Iterable[str | None] = ()) -> str:
+    """Return a message of a server or a driver that shows no secret, and is no riddle either.
+
+    A secret that no message has by chance becomes `***`. One that may be a word of the message, as it has letters or
+    digits alone or less than four signs, would show itself by its gap: if it stands there as a word, or if it is long,
+    the result is LEFT_OUT. Within longer words a short one is only a part of them, such as `a` in `database`. `named`
+    are texts that messages name anyway, such as the user: a secret that is the same as one of them is not looked for.
+    """
+    shown = set(named)
+    for secret in sorted({one for one in secrets if one} - shown, key=len, reverse=True):
+        if secret not in text:
+            continue
+        if len(secret) >= 4 and not secret.isalpha() and not secret.isdigit():
+            text = text.replace(secret, "***")
+        elif len(secret) >= _LONG or _is_word(secret, text):
+            return LEFT_OUT
+    return text
+
+
+def _is_word(secret: str, text: str) -> bool:
+    """Return True if a secret stands in a text without a letter or digit that goes on with it."""
+    before = r"(?<!\w)" if re.match(r"\w", secret) else ""
+    after = r"(?!\w)" if re.match(r"\w", secret[-1]) else ""
+    return re.search(f"{before}{re.escape(secret)}{after}", text) is not None
 
 
 def command_fault(text: str) -> str:

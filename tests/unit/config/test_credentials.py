@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tailrace.config import credentials
-from tailrace.config.credentials import Credential
+from tailrace.config.credentials import LEFT_OUT, Credential, without_secrets
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError, TailraceError
 from tests.waiting import until
@@ -253,3 +253,37 @@ def test_signals_of_the_terminal_reach_no_program() -> None:
     )
     assert int(found.password()) != os.getpgrp()
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize(
+    ("secret", "text", "shown"),
+    [
+        # nothing by chance: only the secret itself is hidden, wherever it stands
+        ("hunter2", "the password hunter2 is odd: xhunter2y", "the password *** is odd: x***y"),
+        ("s3cr!", "user=bob password=s3cr!", "user=bob password=***"),
+        # a part of other words says nothing
+        ("a", "database shop has no table", "database shop has no table"),
+        ("on", "connection to server failed", "connection to server failed"),
+        ("7", "host 10.0.17.1", "host 10.0.17.1"),
+        # as a word it would be known by its gap
+        ("a", "this is a message", LEFT_OUT),
+        ("on", "dsn: password=on", LEFT_OUT),
+        ("on", "postgres://bob:on@db", LEFT_OUT),
+        ("42", "password '42' is too short", LEFT_OUT),
+        ("!", "that failed!", LEFT_OUT),
+        # a long one of letters is never a part of a word by chance
+        ("password", "no passwords are known", LEFT_OUT),
+        # in another case it is another word
+        ("On", "it is on", "it is on"),
+        # what messages name anyway
+        ("shop", "no database shop", "no database shop"),
+        ("", "nothing is asked for", "nothing is asked for"),
+        (None, "nothing is asked for", "nothing is asked for"),
+    ],
+)
+def test_a_message_shows_no_secret_and_is_no_riddle(secret: str | None, text: str, shown: str) -> None:
+    assert without_secrets(text, (secret,), ("bob", "shop", None)) == shown
+
+
+def test_of_two_secrets_the_longer_one_is_hidden_first() -> None:
+    assert without_secrets("pass1word2 and pass1", ("pass1", "pass1word2")) == "*** and ***"

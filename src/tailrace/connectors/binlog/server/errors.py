@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
-from tailrace.config.credentials import Credential
+from tailrace.config.credentials import Credential, without_secrets
 from tailrace.errors import (
     ConfigError,
     ConnectionFailed,
@@ -190,7 +190,7 @@ def explain(error: Exception, config: Mapping[str, Any], modes: Mapping[str, str
     for expression, message, remedy in _REACHING:
         if re.search(expression, text, re.IGNORECASE):
             return ConnectionFailed(message.format(**names), remedy.format(**names))
-    shown = text.replace(password, "***") if password else text
+    shown = without_secrets(text, (password,), (host, config["database.user"]))
     return ConnectionFailed(f"No connection to {place}: {shown}.", "Check the database.* options and the server's log.")
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tailrace.config.credentials import Credential
+from tailrace.config.credentials import Credential, without_secrets
 from tailrace.connectors.changetables.dialect import FIRST_FETCH, next_fetch
 from tailrace.connectors.db2.server.driver import driver_properties
 from tailrace.errors import ConnectionFailed, PrerequisiteError, StatementCutOff, TailraceError
@@ -203,7 +203,7 @@ class Connection:
 
     def _login_failure(self, error: Exception) -> TailraceError:
         """Return the TailraceError for a failed login, by its SQLCODE ("Db2 messages", SQL30061 and on)."""
-        text = self._shown(error)
+        text = _one_line(error)
         names = {"place": self._place, "user": self._user, "database": self._database}
         names["source"] = self._source
         for expression, message, remedy in _TLS:
@@ -213,12 +213,12 @@ class Connection:
             if _code(text) in codes:
                 return kind(message.format(**names), remedy.format(**names))
         return ConnectionFailed(
-            f"No connection to {self._place}: {text}.", "Check the database.* and driver.* options."
+            f"No connection to {self._place}: {self._shown(text)}.", "Check the database.* and driver.* options."
         )
 
     def _failure(self, error: Exception) -> TailraceError:
         """Return the TailraceError for a failed statement, without data of rows."""
-        text = self._shown(error)
+        text = _one_line(error)
         state, code = _state(text), _code(text)
         if state in _LOCKED:
             return ConnectionFailed(
@@ -230,23 +230,31 @@ class Connection:
                 f"A statement was cancelled (SQLSTATE {state}).", "Raise database.query.timeout.ms; 0: no limit."
             )
         if code in _LOST or state[:2] in ("08", "58") or state in ("40003", "55032") or not state:
-            return ConnectionFailed(f"The session with Db2 failed: {text}.", "Start again when it is back.")
+            return ConnectionFailed(
+                f"The session with Db2 failed: {self._shown(text)}.", "Start again when it is back."
+            )
         if state in ("42501", "42502", "42506", "42508"):
-            return RightLacking(f"Db2 refuses a statement: {text}.", "Give the user the rights that it lacks.")
+            return RightLacking(
+                f"Db2 refuses a statement: {self._shown(text)}.", "Give the user the rights that it lacks."
+            )
         if state[:2] == "42":
             return PrerequisiteError(
-                f"Db2 refuses a statement: {text}.", "Check whether a table or column was altered or dropped."
+                f"Db2 refuses a statement: {self._shown(text)}.",
+                "Check whether a table or column was altered or dropped.",
             )
         # the server's message may contain a value
         return TailraceError(f"A statement failed (SQLSTATE {state}, SQLCODE {code}).", "Check Db2's log.")
 
-    def _shown(self, error: Exception) -> str:
-        """Return the driver's message on one line, without the password and without the codes of the socket."""
-        text = " ".join(str(error).split())
-        text = re.sub(r"^[A-Z][A-Za-z ]+: |\[IBM\]\[CLI Driver\]\S* ?", "", text)
-        if self._secret:
-            text = text.replace(self._secret, "***")
-        return text.rstrip(". ")
+    def _shown(self, text: str) -> str:
+        """Return a message without the password."""
+        host = self._place.rpartition(":")[0]
+        return without_secrets(text, (self._secret,), (self._user, self._database, host))
+
+
+def _one_line(error: Exception) -> str:
+    """Return the driver's message on one line, without the codes of the socket."""
+    text = " ".join(str(error).split())
+    return re.sub(r"^[A-Z][A-Za-z ]+: |\[IBM\]\[CLI Driver\]\S* ?", "", text).rstrip(". ")
 
 
 # The texts of SQL20576N contain the host's name and versions, those of SQL30081N the function and the code of IBM's

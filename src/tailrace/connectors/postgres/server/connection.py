@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from weakref import WeakKeyDictionary
 
-from tailrace.config.credentials import Credential
+from tailrace.config.credentials import Credential, without_secrets
 from tailrace.config.rows import keeps_copies
 from tailrace.connectors.postgres.server.causes import CAUSES, TLS, deliberate, known
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
@@ -203,7 +203,7 @@ def connect(
             try:
                 connection.execute(statement.encode())
             except psycopg.Error as error:
-                raise initial_statement_failed(_first_line(error, config)) from None
+                raise initial_statement_failed(_shown(error, config)) from None
         # the settings of the start-up packet once more: initial statements may have changed them
         connection.execute(_PIN.encode())
     except psycopg.Error as error:
@@ -334,12 +334,12 @@ def explain(error: psycopg.Error, config: Mapping[str, Any], password: str = "")
     libpq reports most of these failures without an SQLSTATE, so the server's English text decides. For servers with
     translated messages the error is a general one with the server's text.
     """
-    text = _first_line(error, config, password)
     host, place = config["database.hostname"], f"{config['database.hostname']}:{config['database.port']}"
     names = {"place": place, "user": config["database.user"], "database": config["database.dbname"], "host": host}
     names["source"] = Credential.of(config).option
-    return known(CAUSES, text, names) or ConnectionFailed(
-        f"No connection to {place}: {text}.", "Check the database.* options and the server's log."
+    return known(CAUSES, _one_line(error), names) or ConnectionFailed(
+        f"No connection to {place}: {_shown(error, config, password)}.",
+        "Check the database.* options and the server's log.",
     )
 
 
@@ -354,10 +354,13 @@ def explain_tls(text: str, address: str) -> TailraceError | None:
     return known(TLS, " ".join(text.split()).rstrip("."), names)
 
 
-def _first_line(error: Exception, config: Mapping[str, Any], password: str = "") -> str:
-    """Return libpq's text on one line, with `password` and every secret of the configuration replaced."""
-    text = " ".join(str(error).split()).rstrip(".")
-    for secret in (password, config["database.password"], config["database.sslpassword"]):
-        if secret:
-            text = text.replace(secret, "***")
-    return text
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".")
+
+
+def _shown(error: Exception, config: Mapping[str, Any], password: str = "") -> str:
+    """Return libpq's text on one line, without `password` and every secret of the configuration."""
+    secrets = (password, config["database.password"], config["database.sslpassword"])
+    return without_secrets(
+        _one_line(error), secrets, (config[f"database.{name}"] for name in ("user", "dbname", "hostname"))
+    )

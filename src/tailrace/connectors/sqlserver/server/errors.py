@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.config.credentials import Credential
+from tailrace.config.credentials import Credential, without_secrets
 from tailrace.errors import (
     ConfigError,
     ConnectionFailed,
@@ -224,14 +224,16 @@ _DEAD = re.compile(
 _PREFIX = re.compile(r"(?:\[[^\]]*\])+")
 
 
-def text_of(error: BaseException, secrets: tuple[str, ...] = ()) -> str:
-    """Return the server's or driver's message on one line, without the driver's name and without `secrets`."""
+def text_of(error: BaseException) -> str:
+    """Return the server's or driver's message on one line, without the driver's name. It may have a secret in it."""
     text = str(getattr(error, "ddbc_error", "") or error)
-    text = " ".join(_PREFIX.sub("", text).split()).rstrip(".")
-    for secret in secrets:
-        if secret:
-            text = text.replace(secret, "***")
-    return text
+    return " ".join(_PREFIX.sub("", text).split()).rstrip(".")
+
+
+def _shown(text: str, config: Mapping[str, Any], password: str = "") -> str:
+    """Return a message without `password` and the secret of the configuration."""
+    named = [config["database.user"], config["database.hostname"], *(config.get("database.names") or ())]
+    return without_secrets(text, (config["database.password"], password), named)
 
 
 def refused(
@@ -243,22 +245,23 @@ def refused(
     the message of a failed login (`connecting`) with `password` is shown.
     """
     meaning = str(getattr(error, "driver_error", "") or "")
-    text = text_of(error, (config["database.password"], password))
+    text = text_of(error)
+    shown = _shown(text, config, password)
     names = {"place": place(config), "user": config["database.user"] or "of this process", "database": database}
     names["source"] = Credential.of(config).option
     if not connecting and (meaning in LOST or _DEAD.search(text)) and "login failed" not in text.lower():
         return ConnectionFailed(
-            f"The connection to {names['place']} was lost: {text}.", "It is retried until the server is back."
+            f"The connection to {names['place']} was lost: {shown}.", "It is retried until the server is back."
         )
     for cause in _CAUSES:
         found = cause.expression.search(text)
         if found:
-            groups = {name: value for name, value in found.groupdict().items() if value}
-            filled = names | {"text": text} | groups
+            groups = {name: _shown(value, config, password) for name, value in found.groupdict().items() if value}
+            filled = names | {"text": shown} | groups
             return cause.kind(cause.message.format(**filled), cause.remedy.format(**filled))
     if connecting:
         return ConnectionFailed(
-            f"No connection to {names['place']}: {text}.", "Check the database.* options and the server's log."
+            f"No connection to {names['place']}: {shown}.", "Check the database.* options and the server's log."
         )
     if meaning in (_TIMEOUT, "Operation canceled"):
         return StatementCutOff(
@@ -276,7 +279,7 @@ def user_fault(error: BaseException, config: Mapping[str, Any], database: str, o
     known = refused(error, config, database)
     if isinstance(known, ConnectionFailed):
         return known
-    text = text_of(error, (config["database.password"],))
+    text = _shown(text_of(error), config)
     return ConfigError(f"The statement of {option} fails in {database}: {text}.", "Correct the statement.")
 
 
