@@ -43,7 +43,10 @@ from tailrace.connectors.postgres.snapshot import chunks, key_chunks, reconcile,
 from tailrace.errors import SpoolFailed
 from tailrace.log import reader, spool
 from tailrace.log.engine import LogEngine, Undo
+from tailrace.sinks.tables.modes import TableInMode
+from tailrace.sinks.tables.target import Target
 from tailrace.snapshot.windows import Windows
+from tests.simulation.schema.copies import MemoryCopies, MemoryLatest
 
 
 @contextmanager
@@ -572,6 +575,54 @@ def rows_of_a_window_override_newer_changes() -> contextlib.AbstractContextManag
     """A window of MySQL or MariaDB delivers rows that the log has changed meanwhile."""
     return replaced(binlog_windows, "superseded", lambda identity, changes: SupersededKeys())
 
+
+# --- copies that the pipeline reads again ----------------------------------------------------------------------------
+
+
+def a_table_is_emptied_before_it_is_asked_for() -> contextlib.AbstractContextManager[None]:
+    """A table that another one replaces is emptied first, and then the snapshot that fills it is asked for."""
+
+    def wrong(self: Any, stored: Any, part: Any, number: int) -> None:
+        with replaced(Target, "reread", lambda self, reason: None):
+            replacing(self, stored, part, number)
+        if self._target.replaced(part.forms) is not None:
+            self._target.reread("another table came under its name")
+
+    replacing = TableInMode._replace
+    return replaced(TableInMode, "_replace", wrong)
+
+
+def a_table_is_asked_for_once_it_is_altered() -> contextlib.AbstractContextManager[None]:
+    """The request comes behind the alteration, which a crash in between leaves as done."""
+
+    def wrong(self: Any, *given: Any) -> None:
+        asked: list[str] = []
+        with replaced(Target, "reread", lambda self, reason: asked.append(reason)):
+            alter(self, *given)
+        for reason in asked:
+            self.reread(reason)
+
+    alter = Target._alter
+    return replaced(Target, "_alter", wrong)
+
+
+def no_table_is_asked_for() -> contextlib.AbstractContextManager[None]:
+    """Values that a snapshot must bring are never asked for."""
+    return replaced(MemoryCopies, "_reread", lambda self, source, reason: self._asked.add(source))
+
+
+def rows_of_a_former_table_stay() -> contextlib.AbstractContextManager[None]:
+    """A table that another one replaces is not emptied."""
+    return replaced(MemoryLatest, "empty", lambda *given: None)
+
+
+OF_REREADS: tuple[tuple[Mutant, int], ...] = (
+    (a_table_is_emptied_before_it_is_asked_for, 5030),
+    (a_table_is_asked_for_once_it_is_altered, 5230),
+    (no_table_is_asked_for, 5004),
+    (rows_of_a_former_table_stay, 5030),
+)
+"""Faults with a history of altered tables that finds each."""
 
 OF_BINLOG_ROWS: tuple[Mutant, ...] = (
     joined_runs_forget_what_lies_between,

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.extent import sized
+from tests.extent import by_day, sized
 from tests.fix_postgres import Database, Postgres
 from tests.servers.mysql import VERSIONS, MySqlServer, Version
+from tests.simulation.mutants import OF_REREADS, Mutant
 from tests.simulation.schema import runs
 from tests.simulation.schema.lakes import LakeCopies
 from tests.simulation.schema.other_databases import JdbcCopies, options
@@ -38,6 +39,18 @@ def test_a_copy_that_the_pipeline_reads_again_is_never_silently_different(postgr
     print(found.text())
     assert found.verdicts
     assert [outcome.text() for outcome in found.bad] == []
+
+
+@pytest.mark.parametrize(("mutant", "seed"), OF_REREADS, ids=lambda given: getattr(given, "__name__", ""))
+def test_a_fault_of_copies_that_are_read_again_is_found(postgres: Postgres, mutant: Mutant, seed: int) -> None:
+    one = runs.with_rereads(postgres)
+    assert one(seed).verdict not in runs.BAD
+    with mutant():
+        try:
+            verdict = one(seed).verdict
+        except AssertionError:
+            verdict = "silent"
+    assert verdict in runs.BAD
 
 
 def test_a_copy_in_another_database_is_never_silently_different(
@@ -84,6 +97,17 @@ def test_a_copy_of_mysql_is_never_silently_different(
     version: Version, mysql_servers: Callable[[Version], MySqlServer]
 ) -> None:
     found = runs.run(runs.on_mysql(mysql_servers(version)), range(sized(4, 100)), SECONDS)
+    print(found.text())
+    assert found.verdicts
+    assert [outcome.text() for outcome in found.bad] == []
+
+
+@pytest.mark.parametrize("version", by_day(VERSIONS, 2), ids=lambda version: version.name)
+def test_a_copy_of_mysql_that_the_pipeline_reads_again_is_never_silently_different(
+    version: Version, mysql_servers: Callable[[Version], MySqlServer]
+) -> None:
+    """The pipeline also dies between any two steps of its writes."""
+    found = runs.run(runs.on_mysql(mysql_servers(version), rereads=True), range(5000, 5000 + sized(4, 100)), SECONDS)
     print(found.text())
     assert found.verdicts
     assert [outcome.text() for outcome in found.bad] == []

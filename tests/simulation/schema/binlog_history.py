@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import timedelta
 from typing import Any
@@ -13,10 +13,11 @@ from typing import Any
 import pymysql
 from pymysql.connections import Connection
 
+from tailrace.sinks.base import Sink
 from tests.fix_mysql import MySqlDatabase
 from tests.simulation.schema.binlog_author import Author
-from tests.simulation.schema.copies import Copies
-from tests.simulation.schema.pipeline import Outcome, Pipeline, Unlisted, counted, heard
+from tests.simulation.schema.copies import Copies, MemoryCopies
+from tests.simulation.schema.pipeline import TABLES, Outcome, Pipeline, Unlisted, counted, heard
 
 SIGNALS = "signals"
 _CLASSES = {
@@ -38,15 +39,23 @@ _LEFT_OUT = re.compile(r"The table \w+\.(\w+\.\S+) has no key|The log does not c
 
 
 class BinlogHistory:
-    """A history of `seed` on a fresh database, and a second one beside it."""
+    """A history of `seed` on a fresh database, and a second one beside it; `copies` and `options` as in `History`."""
 
-    def __init__(self, database: MySqlDatabase, seed: int, rounds: int = 4) -> None:
+    def __init__(
+        self,
+        database: MySqlDatabase,
+        seed: int,
+        rounds: int = 4,
+        copies: Callable[[Sink], Copies] = MemoryCopies,
+        options: Mapping[str, str] = TABLES,
+    ) -> None:
         self._database, self._rounds = database, rounds
         self._second = f"{database.name}_b"
         self._dice = random.Random(seed)
         self.outcome = Outcome(seed)
         self._metadata = self._dice.choice(("FULL", "FULL", "MINIMAL"))
-        self.pipeline = Pipeline(self._dice, self.outcome.statements)
+        self._rereads = "reread" in options.values()
+        self.pipeline = Pipeline(self._dice, self.outcome.statements, copies, options)
         self._excluded: set[str] = set()
         self._more: dict[str, str] = {}
         self._begin()
@@ -96,7 +105,7 @@ class BinlogHistory:
                         self._go_on(session, warnings)
                 for write in [*author.writes(3), *author.touches()]:
                     self._do(session, [write])
-                for _ in range(2):
+                for _ in range(4 if self._rereads else 2):
                     self._go_on(session, warnings)
                 self._judge(session, warnings)
             except Unlisted as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Any, cast
@@ -215,9 +215,10 @@ class Blocks:
 
 
 class MemoryLatest(Latest):
-    """The mode `latest` without Spark."""
+    """The mode `latest` without Spark. `asked` holds the tables that this process has asked to be read again."""
 
     unknown_values = "stop"
+    asked: Container[str] = ()
 
     def _append(self, stored: StoredTable, batch: TableBatch, once: WriteId) -> None:
         opened = [row for rows in _opened(batch) for row in rows.to_pylist()]
@@ -258,6 +259,8 @@ class MemoryLatest(Latest):
         table.put(list(kept.values()), once)
 
     def empty(self, stored: StoredTable, batch: TableBatch, form: BlockForm, once: WriteId) -> None:
+        # If the process ends here, only the request says that the table is not what it was.
+        assert self.source in self.asked, f"{self.source} is emptied before anything says so"
         cast(MemoryTable, stored).put([], once)
 
 
@@ -322,6 +325,7 @@ class MemoryCopies(Copies):
     def _reread(self, source: str, reason: str) -> None:
         _, schema, table = source.split(".")
         self._step()
+        self._asked.add(source)
         self._sink.reread(Request.new(schema, table).message())
 
     def write(self, number: int, rows: Sequence[Row]) -> None:
@@ -333,6 +337,7 @@ class MemoryCopies(Copies):
                 continue
 
     def _write(self, number: int, rows: Sequence[Row]) -> None:
+        self._asked: set[str] = set()
         found: dict[tuple[str, str, str], list[tuple[bytes, bytes]]] = {}
         for row in rows:
             if row["op"] == BLOCK:
@@ -343,7 +348,7 @@ class MemoryCopies(Copies):
             path = ".".join(table[1:])
             latest = MemoryLatest(path, ".".join(table), self._owner)
             latest.is_known = path in self._format.tables
-            latest.unknown_values = self._unknown
+            latest.unknown_values, latest.asked = self._unknown, self._asked
             latest.write(cast(Any, None), TableBatch(number, table, heads, cast(Any, Blocks(blocks)), 0))
 
     def names(self) -> set[str]:

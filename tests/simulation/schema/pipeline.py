@@ -183,7 +183,8 @@ def plain(value: Any) -> str:
     if isinstance(value, str) and len(value) > 40:
         return f"{value[:3]}…{len(value)}"
     if hasattr(value, "normalize"):
-        return str(value.normalize())
+        # Without an exponent, as the other side may show an integer.
+        return f"{value.normalize():f}"
     if hasattr(value, "tzinfo") and value.tzinfo is not None:
         return str(value.timestamp())
     return str(value)

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tailrace.demo.embedded import Server
 from tailrace.sinks.base import Sink
@@ -69,6 +70,8 @@ REREADS = TABLES | {
     f"tables.{name}": "reread" for name in ("added.default", "schema.narrow", "schema.recreated", "unknown.values")
 }
 """Options of a sink of tables that lets the pipeline read tables again instead of ending a run."""
+BINLOG_REREADS = {name: text for name, text in REREADS.items() if name != "tables.schema.recreated"}
+"""Those of MySQL and MariaDB, whose log has the statement that drops a table."""
 
 
 def with_rereads(postgres: Postgres) -> Run:
@@ -95,14 +98,21 @@ def as_typed_rows(postgres: Postgres) -> Run:
     return one
 
 
-def on_mysql(server: MySqlServer) -> Run:
-    """Return a function that runs histories on a server of MySQL or MariaDB."""
+def on_mysql(server: MySqlServer, rereads: bool = False) -> Run:
+    """Return a function that runs histories on a server of MySQL or MariaDB.
+
+    With `rereads` the pipeline reads tables again by itself, and dies between steps of its writes.
+    """
 
     def one(seed: int) -> Outcome:
+        dice = random.Random(seed)
+        more: dict[str, Any] = {}
+        if rereads:
+            more = {"copies": lambda sink: MemoryCopies(sink, dice), "options": BINLOG_REREADS}
         database = MySqlDatabase(server, f"history_{secrets.token_hex(4)}")
         server.execute(f"CREATE DATABASE {database.name} CHARACTER SET utf8mb4")
         try:
-            return BinlogHistory(database, seed).run()
+            return BinlogHistory(database, seed, **more).run()
         finally:
             server.execute(f"DROP DATABASE IF EXISTS {database.name}")
 
@@ -149,3 +159,4 @@ def on_own_servers(
             continue
         with made as started:
             yield version.name, run(on_mysql(started), seeds, show=show)
+            yield f"{version.name}, rereads", run(on_mysql(started, rereads=True), seeds, show=show)
