@@ -11,7 +11,7 @@ import pytest
 
 from tailrace import sinks
 from tailrace.connectors.registry import parse
-from tailrace.errors import SinkError
+from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.sinks.tables.positions import Positions, Request
 from tailrace.sinks.tables.rereads import Rereads
 from tailrace.snapshot import signals
@@ -41,13 +41,18 @@ class Kept:
 
 
 class Process:
-    """A process of the sink over `kept`, with the signals that it has sent."""
+    """A process of the sink over `kept`, with the signals that it has sent, and the tables that the source has."""
 
     def __init__(self, kept: Kept, channel_fails: bool = False) -> None:
         self.sent: list[Signal] = []
         self._fails = channel_fails
-        self.rereads = Rereads(cast(Positions, kept), self._send)
-        self.rereads.know("d.s.t", "s", "t")
+        self.captured: list[tuple[str, str]] | None = [("s", "t")]
+        self.rereads = Rereads(cast(Positions, kept), self._send, self._list)
+
+    def _list(self) -> list[tuple[str, str]]:
+        if self.captured is None:
+            raise ConnectionFailed("The server is away.", "Start it.")
+        return self.captured
 
     def _send(self, signal: Signal) -> None:
         if self._fails:
@@ -59,6 +64,7 @@ class Process:
         self.rereads.begin(cast(Any, object()), lambda: offset)
 
     def ask(self) -> None:
+        self.rereads.know("d.s.t", "s", "t")
         self.rereads.ask("d.s.t", "why")
 
 
@@ -154,6 +160,47 @@ def test_a_snapshot_that_was_given_up_is_told_and_asked_for_at_the_next_start(
         process.batch()
     assert caplog.text.count("the snapshot that d.s.t needs was given up; remedy: read it by a snapshot") == 1
     assert len(process.sent) == 1
+    later = Process(kept)
+    later.batch()
+    assert len(later.sent) == 1
+
+
+def test_a_table_that_the_source_has_no_more_waits_until_a_change_of_it_comes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kept = Kept()
+    process = Process(kept)
+    process.batch()
+    process.ask()
+    process.batch(Progress(reading(process.sent[0].id)))
+    process.captured = []
+    with caplog.at_level(logging.WARNING, "tailrace"):
+        process.batch()
+        process.batch()
+    assert caplog.text.count("d.s.t is not read again, because it is not among the captured tables any more") == 1
+    assert not kept.rereads["d.s.t"].signal
+    later = Process(kept)
+    later.batch()
+    later.batch()
+    assert later.sent == []
+    later.rereads.know("d.s.t", "s", "t")
+    later.rereads.know("d.s.t", "s", "t")
+    (signal,) = later.sent
+    assert kept.rereads["d.s.t"].signal == signal.id
+    later.batch(Progress(None, reading(signal.id), done=("s.t",)))
+    later.batch()
+    assert kept.rereads == {}
+
+
+def test_a_table_of_which_the_source_tells_nothing_is_asked_for_at_the_next_start() -> None:
+    kept = Kept()
+    process = Process(kept)
+    process.batch()
+    process.ask()
+    process.batch(Progress(reading(process.sent[0].id)))
+    process.captured = None
+    process.batch()
+    assert kept.rereads["d.s.t"].signal
     later = Process(kept)
     later.batch()
     assert len(later.sent) == 1

@@ -131,12 +131,23 @@ class TableInMode(ABC):
     def empty(self, stored: StoredTable, batch: TableBatch, form: BlockForm, once: WriteId) -> None:
         """Remove all rows, whose columns have `form`, or end them before the first row of the batch."""
 
-    def _demand_reread(self, error: Exception) -> None:
-        """Ask for a snapshot if an error says that neither the log nor the table has a value; raise other errors."""
-        column = unknown_column(str(error))
-        if column is None:
-            raise error
+    def _unknown_value(self, stored: StoredTable, merge: statements.Merge, once: WriteId) -> Exception | None:
+        """Write a merge. If neither the log nor the table has a value, write nothing and return the error.
+
+        The caller does something else then. If that fails, this error must not be found as its cause.
+        """
+        try:
+            stored.merge(merge, once)
+        except Exception as error:
+            if unknown_column(str(error)) is None:
+                raise
+            return error
+        return None
+
+    def _reread(self, error: Exception) -> None:
+        """Ask for a snapshot that brings the value which an error has named."""
         assert self._target is not None
+        column = unknown_column(str(error))
         self._target.reread(f"neither the log nor the table has a value of its column {column}")
 
 
@@ -174,19 +185,20 @@ class Latest(TableInMode):
             moved = statements.moved(stored.name(), form, _ROWS, self._unknown, doubtful)
             session.sql(moved).createOrReplaceTempView(_FILLED)
             reduced = replace(reduced, view=_FILLED)
-        try:
-            stored.merge(replace(reduced.merge(), small=batch.small, few=batch.few), once)
-        except Exception as error:
-            if self._unknown == REREAD:
-                self._demand_reread(error)
-                if batch.moved:
-                    moved = statements.moved(stored.name(), form, _ROWS, NULL, doubtful)
-                    session.sql(moved).createOrReplaceTempView(_FILLED)
-                stored.merge(replace(reduced, unknown=NULL).merge(), once)
-                return
-            if self._again is None or not self._again.reads(batch) or unknown_column(str(error)) is None:
-                raise
-            self._again.merge(stored, batch, once, reduced, _ROWS)
+        merge = replace(reduced.merge(), small=batch.small, few=batch.few)
+        error = self._unknown_value(stored, merge, once)
+        if error is None:
+            return
+        if self._unknown == REREAD:
+            self._reread(error)
+            if batch.moved:
+                moved = statements.moved(stored.name(), form, _ROWS, NULL, doubtful)
+                session.sql(moved).createOrReplaceTempView(_FILLED)
+            stored.merge(replace(reduced, unknown=NULL).merge(), once)
+            return
+        if self._again is None or not self._again.reads(batch):
+            raise error
+        self._again.merge(stored, batch, once, reduced, _ROWS)
 
     def empty(self, stored: StoredTable, batch: TableBatch, form: BlockForm, once: WriteId) -> None:
         _no_rows(stored.session, row_schema(form)).createOrReplaceTempView(_ROWS)
@@ -226,14 +238,14 @@ class History(TableInMode):
         session.sql(versions.changes(table, form, _LASTING, self._unknown)).createOrReplaceTempView(_CHANGES)
         truncate = None if batch.truncate is None else _first(opened.where("op = 't'"))
         merge = replace(versions.merge(form, _CHANGES, truncate), small=batch.small)
-        try:
-            stored.merge(merge, once)
-        except Exception as error:
-            if self._unknown != REREAD:
-                raise
-            self._demand_reread(error)
-            session.sql(versions.changes(table, form, _LASTING, NULL)).createOrReplaceTempView(_CHANGES)
-            stored.merge(merge, once)
+        error = self._unknown_value(stored, merge, once)
+        if error is None:
+            return
+        if self._unknown != REREAD:
+            raise error
+        self._reread(error)
+        session.sql(versions.changes(table, form, _LASTING, NULL)).createOrReplaceTempView(_CHANGES)
+        stored.merge(merge, once)
 
     def empty(self, stored: StoredTable, batch: TableBatch, form: BlockForm, once: WriteId) -> None:
         _no_rows(stored.session, version_schema(form)).createOrReplaceTempView(_LASTING)

@@ -70,7 +70,7 @@ class BatchEnd:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request to read a table of the source, and the id of its signal."""
+    """A request to read a table of the source, and the id of its signal; "" while the source has no such table."""
 
     signal: str
     schema: str
@@ -100,7 +100,8 @@ class Positions:
         self.until = ""
         """Up to this position, rows that were read again may be newer than the log. Valid after `open`."""
         self.rereads: Mapping[str, Request] = {}
-        """The tables of the source that are to be read again in full; no moment is whole. Valid after `open`."""
+        """The tables of the source that are to be read again in full; no moment is whole while there is one that the
+        source has. Valid after `open`."""
         self._session: SparkSession | None = None
         self._is_open = False
 
@@ -161,7 +162,8 @@ class Positions:
         session = self._own(spark)
         self._versions |= versions
         # Snapshot rows, and rows that were read again, may be newer than the log that is read after them.
-        whole = whole and moment.position > self.until and not self.rereads
+        is_complete = not any(request.signal for request in self.rereads.values())
+        whole = whole and moment.position > self.until and is_complete
         whole, self._highest = whole and moment.position >= self._highest, max(moment.position, self._highest)
         at = (moment.at.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
         query, position, known = map(statements.literal, (self._query, moment.position, json.dumps(self._versions)))

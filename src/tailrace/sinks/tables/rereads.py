@@ -3,15 +3,20 @@
 A request is a signal for an incremental snapshot. It is kept in the table of positions before it is sent, and until the
 offset of a batch shows that the snapshot's last rows were in the batch before. So no moment is whole in between, and a
 process that begins asks again for what no offset shows as going on. A snapshot that is taken twice does no harm.
+
+A table that the source does not have any more cannot be read. Its request then waits without a signal, and moments are
+whole again; when a change of the table comes, the request is sent.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from tailrace.errors import TailraceError
 from tailrace.sinks.tables.positions import Positions, Request
 from tailrace.snapshot.progress import Progress
 from tailrace.snapshot.signals import Signal
@@ -23,10 +28,18 @@ log = logging.getLogger("tailrace")
 
 
 class Rereads:
-    """The requests of one sink, kept in its table of positions. `send` sends a signal to the planner."""
+    """The requests of one sink, kept in its table of positions.
 
-    def __init__(self, positions: Positions, send: Callable[[Signal], object]) -> None:
-        self._positions, self._send = positions, send
+    `send` sends a signal to the planner. `captured` returns the schemas and names of the tables that the source has.
+    """
+
+    def __init__(
+        self,
+        positions: Positions,
+        send: Callable[[Signal], object],
+        captured: Callable[[], Container[tuple[str, str]]],
+    ) -> None:
+        self._positions, self._send, self._captured = positions, send, captured
         self._tables: dict[str, tuple[str, str]] = {}
         self._session: SparkSession | None = None
         # ids of signals that this process has sent, that an offset has shown, and whose last rows the last batch had
@@ -36,8 +49,12 @@ class Rereads:
         self._lock = Lock()
 
     def know(self, source: str, schema: str, table: str) -> None:
-        """Note the schema and the name of the source's table `source`."""
+        """Note the schema and the name of the source's table `source`, of which the batch has rows. Call it after
+        `begin`."""
         self._tables[source] = schema, table
+        waiting = self._positions.rereads.get(source)
+        if waiting is not None and not waiting.signal:
+            self.ask(source, "changes of it come again")
 
     def begin(self, session: SparkSession, offset: Callable[[], Mapping[str, Any]]) -> None:
         """Begin a batch that ends at `offset`: forget what was read, and ask again for what an earlier process has
@@ -50,6 +67,8 @@ class Rereads:
         going, left = set(_going(progress)), dict(before)
         for source, request in before.items():
             name = request.signal
+            if not name:
+                continue
             if name in going:
                 self._going.add(name)
                 # If these rows are read once more, the next offset shows the table again.
@@ -60,6 +79,14 @@ class Rereads:
                 del left[source]
             elif name in self._going:
                 self._going.remove(name)
+                if self._is_gone(request):
+                    log.warning(
+                        "%s is not read again, because it is not among the captured tables any more: its copy lacks "
+                        "values; remedy: remove the copy. If a change of the table comes, it is read",
+                        source,
+                    )
+                    left[source] = replace(request, signal="")
+                    continue
                 log.warning(
                     "the snapshot that %s needs was given up; remedy: read it by a snapshot (signal execute-snapshot). "
                     "The next start asks for it again",
@@ -70,7 +97,7 @@ class Rereads:
         if left != before:
             self._positions.keep_rereads(session, left)
             for source, request in left.items():
-                if request != before[source]:
+                if request.signal and request != before[source]:
                     self._ask(request)
 
     def ask(self, source: str, reason: str) -> None:
@@ -85,6 +112,14 @@ class Rereads:
             log.warning("%s is read again by a snapshot: %s", source, reason)
             self._positions.keep_rereads(self._session, {**known, source: request})
             self._ask(request)
+
+    def _is_gone(self, request: Request) -> bool:
+        """Return True if the source has no such table; False if it cannot be asked."""
+        try:
+            return (request.schema, request.table) not in self._captured()
+        except TailraceError as error:
+            log.warning("the captured tables cannot be listed: %s", error)
+            return False
 
     def _ask(self, request: Request) -> None:
         self._send(request.message())

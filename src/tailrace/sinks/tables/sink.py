@@ -206,6 +206,14 @@ class TablesSink(Sink):
         assert self._source is not None
         send(self._source, signal)
 
+    def captured(self) -> set[tuple[str, str]]:
+        """Return the schemas and names of the tables that the source captures now. Raises TailraceError."""
+        assert self._source is not None
+        capturing = find(self._source.connector).load_captured_tables()
+        assert capturing is not None
+        found = capturing(self._source, EventSettings.from_options(self._source))
+        return {(table.id.schema, table.id.table) for table in found.tables}
+
     def source_options(self) -> dict[str, str]:
         held = EVERY if self.mode != "latest" else KEPT if self.keeps_deletes else LAST
         blocks = {"row.blocks": held}
@@ -291,7 +299,7 @@ class Writer:
         self._sessions: dict[str, SparkSession] = {}
         self._sources: Known = {}
         self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline, sink.format)
-        self._rereads = Rereads(self._positions, sink.reread)
+        self._rereads = Rereads(self._positions, sink.reread, sink.captured)
         self._owner = Owner(pipeline, sink.mode, sink.policies, sink.keeps_deletes, sink.format, self._rereads.ask)
         self._found: Future[None] | None = None
         self._wanted = Event()
@@ -372,10 +380,10 @@ class Writer:
 
     def _table(self, part: TableBatch) -> TableInMode:
         path, source = self._sink.names.path(self._sink.path, part.table), ".".join(filter(None, part.table))
+        self._rereads.know(source, *part.table[1:])
         for routed in {head.routed for head in part.heads}:
             self._sink.names.demand_alone(path, part.table, self._sources, routed)
         if path not in self._tables:
-            self._rereads.know(source, *part.table[1:])
             unknown = self._sink.unknown
             kept: dict[str, Callable[[], TableInMode]] = {
                 "latest": lambda: Latest(path, source, self._owner, unknown, self._again),
