@@ -292,6 +292,41 @@ def test_a_column_added_to_the_source_alone_is_told_and_left_out(
     assert "MYSCHEMA.CUSTOMERS (NEW)" in caplog.text
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_table_that_is_registered_anew_has_its_columns(customers: Db2Database, query: Make, restarts: bool) -> None:
+    """`ASNCDC.REMOVETABLE` and `ASNCDC.ADDTABLE` give the change table the name that it had."""
+    stream = query()
+    customers.capture.run("INSERT INTO MYSCHEMA.CUSTOMERS VALUES (1, 'a', 'b', 'c')")
+    stream.drain()
+    customers.capture.unregister("MYSCHEMA", "CUSTOMERS")
+    customers.execute(
+        "ALTER TABLE MYSCHEMA.CUSTOMERS ADD COLUMN NEW INTEGER", "ALTER TABLE MYSCHEMA.CUSTOMERS DROP COLUMN LAST_NAME"
+    )
+    customers.capture.register("MYSCHEMA", "CUSTOMERS")
+    customers.capture.run("INSERT INTO MYSCHEMA.CUSTOMERS VALUES (2, 'a', 'd', 7)")
+    if restarts:
+        stream.restart()
+    (record,) = stream.drain()
+    assert record.payload["after"] == {"ID": 2, "FIRST_NAME": "a", "EMAIL": "d", "NEW": 7}
+    customers.capture.run("DELETE FROM MYSCHEMA.CUSTOMERS WHERE ID = 2")
+    record, _ = stream.drain()
+    assert record.payload["before"] == {"ID": 2, "FIRST_NAME": "a", "EMAIL": "d", "NEW": 7}
+
+
+def test_a_change_table_that_gets_a_column_is_followed(customers: Db2Database, query: Make) -> None:
+    """Changes that were captured before have null there."""
+    stream = query()
+    stream.drain()
+    customers.capture.run("INSERT INTO MYSCHEMA.CUSTOMERS VALUES (1, 'a', 'b', 'c')")
+    customers.execute(
+        "ALTER TABLE MYSCHEMA.CUSTOMERS ADD COLUMN NEW INTEGER",
+        "ALTER TABLE ASNCDC.CDC_MYSCHEMA_CUSTOMERS ADD COLUMN NEW INTEGER",
+    )
+    customers.capture.capture()
+    (record,) = stream.drain()
+    assert record.payload["after"] == {"ID": 1, "FIRST_NAME": "a", "LAST_NAME": "b", "EMAIL": "c", "NEW": None}
+
+
 def test_a_lost_connection_comes_back(customers: Db2Database, query: Make) -> None:
     stream = query()
     stream.drain()

@@ -194,6 +194,7 @@ class Database:
                 for one in groups[table]
                 if (one.name, one.object_id) not in seen and (one.start, one.created_us) > (last.start, last.created_us)
             ]
+            fresh += [one for one in groups[table] if _is_altered(one, last)]
         for one in fresh:
             if (one.name, one.object_id) not in self._named:
                 self._named.add((one.name, one.object_id))
@@ -312,8 +313,9 @@ class Database:
         latest = eras.latest()
         for sentence in self.session.warnings([era.capture for era in latest]):
             self._warn_once(sentence)
-        there = self.session.starts()
-        present = [era for era in latest if (era.capture.name, era.capture.object_id) in there]
+        there = {(one.name, one.object_id): one for one in self.session.captures()}
+        found = [(era, there.get((era.capture.name, era.capture.object_id))) for era in latest]
+        present = [era for era, one in found if one is not None and not _is_altered(one, era.capture)]
         for era, now in zip(present, self.session.describe([era.capture for era in present]), strict=True):
             for was, column in zip(era.table.columns, now.table.columns, strict=True):
                 if (was.type_name, was.modifier) != (column.type_name, column.modifier):
@@ -378,3 +380,11 @@ class Database:
                 self._totals.clear()
             self._totals[name] = self.session.total(capture, span.after, span.upto)
         return self._totals[name]
+
+
+def _is_altered(now: CaptureTable, before: CaptureTable) -> bool:
+    """Return True if a change table has other columns than before, in a database that does not number its tables.
+
+    It was altered, or made anew with the name that it had.
+    """
+    return not now.object_id and now.name == before.name and set(now.columns) != set(before.columns)
