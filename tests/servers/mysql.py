@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes.util
 import getpass
+import hashlib
 import os
 import shutil
 import socket
@@ -17,6 +18,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -219,23 +221,41 @@ class MySqlServer:
             f"CREATE USER IF NOT EXISTS {made} IDENTIFIED BY '{PASSWORD}';\n"
             f"GRANT ALL PRIVILEGES ON *.* TO {made} WITH GRANT OPTION;\n"
         )
-        own = [f"--datadir={self.data}", f"--lc-messages-dir={self._program.share}", f"--user={getpass.getuser()}"]
-        if self.dialect == "mysql":
-            given, words = b"", ["--initialize-insecure", f"--basedir={self._program.share.parent}"]
-            if "lower_case_table_names" in self._settings:
-                # MySQL 8 lets it be set then alone
-                words.append(f"--lower-case-table-names={self._settings['lower_case_table_names']}")
-        else:
-            self.data.mkdir()
+        given, words = b"", ["--initialize-insecure", f"--basedir={self._program.share.parent}"]
+        if self.dialect == "mariadb":
             given, words = _mariadb_bootstrap(self._program.share), ["--bootstrap", "--skip-networking"]
-        done = subprocess.run(
-            [self._program.daemon, "--no-defaults", *words, *own],
-            input=given, capture_output=True, env=self._program.environment, timeout=180, check=False,
-        )  # fmt: skip
-        if done.returncode != 0:
-            raise RuntimeError(
-                f"{self.version.name} was not initialised:\n{done.stderr.decode(errors='replace')[-3000:]}"
-            )
+        elif "lower_case_table_names" in self._settings:
+            # MySQL 8 lets it be set then alone
+            words.append(f"--lower-case-table-names={self._settings['lower_case_table_names']}")
+        # As in the configuration, or the first start would make other files of the log.
+        words.append(f"--innodb-log-file-size={_COMMON['innodb_log_file_size']}")
+        shutil.copytree(self._system_tables(words, given), self.data)
+
+    def _system_tables(self, words: Sequence[str], given: bytes) -> Path:
+        """Return a data directory as the server's program makes it, which is kept in the cache and only ever copied."""
+        told = repr((str(self._program.daemon), words)).encode() + given
+        kept = cache_directory() / f"{self.version.name}-data-{hashlib.sha256(told).hexdigest()[:12]}"
+        if kept.is_dir():
+            return kept
+        with tempfile.TemporaryDirectory(prefix=f"{kept.name}-", dir=kept.parent) as folder:
+            data = Path(folder) / "data"
+            if self.dialect == "mariadb":
+                data.mkdir()
+            own = [f"--datadir={data}", f"--lc-messages-dir={self._program.share}", f"--user={getpass.getuser()}"]
+            done = subprocess.run(
+                [self._program.daemon, "--no-defaults", *words, *own],
+                input=given, capture_output=True, env=self._program.environment, timeout=180, check=False,
+            )  # fmt: skip
+            if done.returncode != 0:
+                raise RuntimeError(
+                    f"{self.version.name} was not initialised:\n{done.stderr.decode(errors='replace')[-3000:]}"
+                )
+            # Each server gives itself an identity of its own.
+            (data / "auto.cnf").unlink(missing_ok=True)
+            with suppress(OSError):
+                # Another process may have been faster.
+                data.rename(kept)
+        return kept
 
     def __enter__(self) -> Self:
         self._folder = Path(tempfile.mkdtemp(prefix=f"tailrace-{self.version.name}-"))
