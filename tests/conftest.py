@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from pathlib import Path
@@ -16,6 +17,8 @@ from tests import extent
 
 # No run of a test makes a class archive in the background.
 os.environ["TAILRACE_ARCHIVE"] = "off"
+# The modules and the tests themselves stay for the whole run: nothing looks through them for garbage.
+gc.disable()
 
 
 pytest_plugins = [
@@ -117,6 +120,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     is_slow = collection_path.name in SLOW and HERE in (collection_path.parent, collection_path.parent.parent)
     return True if (is_slow or _is_long(collection_path)) and config.getoption("--quick") else None
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def _is_long(path: Path) -> bool:
