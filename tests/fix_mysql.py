@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pymysql.connections import Connection
 
+from tests.extent import by_day
 from tests.servers.jars import Unavailable
 from tests.servers.mysql import MARIADB_10, MARIADB_11, MYSQL_8, MYSQL_57, PASSWORD, USER, MySqlServer, Version
 
@@ -95,6 +96,14 @@ def mariadb(make_mysql: Callable[[Version], MySqlDatabase]) -> MySqlDatabase:
 @pytest.fixture(params=[MYSQL_8, MARIADB_11], ids=lambda version: version.name)
 def binlog_database(request: pytest.FixtureRequest, make_mysql: Callable[[Version], MySqlDatabase]) -> MySqlDatabase:
     """Return a database of MySQL 8.0, and then one of MariaDB 11.4."""
+    return make_mysql(request.param)
+
+
+@pytest.fixture(params=by_day([MYSQL_8, MARIADB_11], 2), ids=lambda version: version.name)
+def todays_binlog_database(
+    request: pytest.FixtureRequest, make_mysql: Callable[[Version], MySqlDatabase]
+) -> MySqlDatabase:
+    """Return a database of MySQL 8.0 or of MariaDB 11.4, by the day; one of each in a full run."""
     return make_mysql(request.param)
 
 

@@ -126,15 +126,15 @@ Make = Callable[..., Query]
 
 
 @pytest.fixture
-def database(binlog_database: MySqlDatabase) -> MySqlDatabase:
+def database(todays_binlog_database: MySqlDatabase) -> MySqlDatabase:
     """A database with the captured table `a`, the table `b` that no list names, and a signal table."""
     values = ", ".join(f"({number}, 'v{number}')" for number in range(6))
-    binlog_database.execute(
+    todays_binlog_database.execute(
         *(f"create table {name} (id int primary key, v varchar(20))" for name in "ab"),
         *(f"insert into {name} values {values}" for name in "ab"),
         SIGNALS,
     )
-    return binlog_database
+    return todays_binlog_database
 
 
 @pytest.fixture

@@ -20,13 +20,13 @@ SIGNALS = "create table signals (id varchar(64) primary key, type varchar(32), d
 
 
 @pytest.fixture
-def database(binlog_database: MySqlDatabase) -> MySqlDatabase:
+def database(todays_binlog_database: MySqlDatabase) -> MySqlDatabase:
     """A database with 50 rows and a signal table."""
     values = ", ".join(f"({number}, 'v{number}')" for number in range(50))
-    binlog_database.execute(
+    todays_binlog_database.execute(
         "create table t (id int primary key, v varchar(20))", f"insert into t values {values}", SIGNALS
     )
-    return binlog_database
+    return todays_binlog_database
 
 
 def send(database: MySqlDatabase, kind: str, id_: str, **data: Any) -> None:
