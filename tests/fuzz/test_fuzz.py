@@ -14,7 +14,7 @@ from tests.extent import by_day, sized
 from tests.fuzz import machine
 from tests.fuzz.targets import TARGETS
 
-SECONDS = sized(3, 30)
+SECONDS = sized(5, 30)
 """Seconds for each target after its corpus and its seeds."""
 LASTING = 2026
 TODAY = int(datetime.date.today().strftime("%Y%m%d"))

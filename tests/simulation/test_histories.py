@@ -1,4 +1,4 @@
-"""The histories of the day: 1,000 of all kinds, with new seeds every day.
+"""The histories of the day: 2,000 of all kinds, with new seeds every day.
 
 Each test prints the command that runs its histories again; an error names the command for its history. `make simulate`
 runs any number of others.
@@ -32,23 +32,23 @@ class Share:
 
 
 DAY = {
-    "postgres": Share(266, 133, 2, 20, (-1.0, 0.1)),
-    "postgres-halves": Share(54, 54, 1.4, 20),
-    "postgres-promoted": Share(45, 45, 4, 1, (0.0, 0.9)),
-    "postgres-failover": Share(60, 60, 1.2, 10, (0.0, 0.9)),
-    "postgres-rows": Share(100, 100, 2, 10, (-1.0, 0.25)),
-    "postgres-rows-failover": Share(40, 40, 1.2, 5),
-    "postgres-rows-altering": Share(15, 15),
-    "postgres-rows-waiting": Share(15, 15),
-    "postgres-rows-crashing": Share(15, 15),
-    "postgres-rows-moving": Share(15, 15),
-    "postgres-rows-windows": Share(15, 15),
-    "postgres-rows-blocking": Share(15, 15),
-    "mongodb": Share(125, 125, 2, 20, (0.0, 0.4)),
-    "mongodb-signalling": Share(15, 15),
-    "mongodb-tailing": Share(15, 15),
-    "changetables": Share(85, 85, 2, 20, (-1.0, 0.5)),
-    "binlog": Share(35, 35, 2, 20, (-1.0, 0.5)),
+    "postgres": Share(665, 133, 2, 20, (-1.0, 0.1)),
+    "postgres-halves": Share(100, 100, 2, 20),
+    "postgres-promoted": Share(80, 80, 4, 5, (0.0, 0.9)),
+    "postgres-failover": Share(120, 120, 1.2, 10, (0.0, 0.9)),
+    "postgres-rows": Share(200, 100, 2, 10, (-1.0, 0.25)),
+    "postgres-rows-failover": Share(80, 80, 2, 5),
+    "postgres-rows-altering": Share(25, 25),
+    "postgres-rows-waiting": Share(25, 25),
+    "postgres-rows-crashing": Share(25, 25),
+    "postgres-rows-moving": Share(25, 25),
+    "postgres-rows-windows": Share(25, 25),
+    "postgres-rows-blocking": Share(25, 25),
+    "mongodb": Share(250, 125, 2, 20, (0.0, 0.4)),
+    "mongodb-signalling": Share(25, 25),
+    "mongodb-tailing": Share(25, 25),
+    "changetables": Share(170, 85, 2, 20, (-1.0, 0.5)),
+    "binlog": Share(65, 65, 2, 20, (-1.0, 0.5)),
     "binlog-altering": Share(20, 20),
     "binlog-returning": Share(10, 10),
     "binlog-refusing": Share(5, 5),
@@ -73,9 +73,9 @@ def test_nothing_is_lost_whatever_happens(connector: str, first: int) -> None:
     assert share.lost[0] < totals.lost / share.block < share.lost[1], totals
 
 
-def test_a_day_has_1000_histories_of_all_kinds() -> None:
+def test_a_day_has_2000_histories_of_all_kinds() -> None:
     assert DAY.keys() == kinds.KINDS.keys()
-    assert sum(share.histories for share in DAY.values()) == 1_000
+    assert sum(share.histories for share in DAY.values()) == 2_000
     assert not any(share.histories % share.block for share in DAY.values())
     assert all(share.histories < seeds.A_DAY for share in DAY.values())
 

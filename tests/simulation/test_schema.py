@@ -21,7 +21,7 @@ from tests.simulation.schema.lakes import LakeCopies
 from tests.simulation.schema.other_databases import JdbcCopies, options
 
 SEEDS = [range(first, first + sized(25, 125)) for first in (0, 1000, 2000, 3000)]
-SECONDS = sized(4.0, None)
+SECONDS = sized(7.0, None)
 """Seconds for each test in a short run."""
 
 
