@@ -466,6 +466,19 @@ def test_a_disk_that_takes_no_files_is_named_by_what_is_written(tmp_path: Path, 
     assert found.exit_code not in cli.LASTING
 
 
+def test_of_several_disks_those_without_room_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = [disk.Directory("the checkpoint", "/state", "checkpoint.location"), disk.temporary()]
+    monkeypatch.setattr(disk, "free", lambda place: 4096 if str(place) == "/state" else 1 << 40)
+    found = disk.failure("java.io.IOException: No space left on device", places)
+    assert found is not None
+    assert found.message == "No space is left on a disk that is written to: the checkpoint /state (0.0 MB free)."
+    assert found.remedy.startswith("Make room there, or name another directory in checkpoint.location;")
+    # a quota says nothing about what is free
+    found = disk.failure("java.io.IOException: Disk quota exceeded", places)
+    assert found is not None
+    assert " or temporary files in " in found.message
+
+
 @pytest.mark.parametrize(
     ("text", "named", "option"),
     [

@@ -123,5 +123,5 @@ def test_what_a_run_lacks_is_a_warning_with_a_remedy(tmp_path: Path, monkeypatch
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=50 << 20))
     waits, state = room.findings(run, {})
     assert "changes that wait for Spark may need 1.0 GB" in waits.text
-    assert f"{tmp_path / 'not' / 'yet'} has 0.0 GB free" in state.text
+    assert f"{tmp_path / 'not' / 'yet'} has 50 MB free" in state.text
     assert "TMPDIR" in waits.remedy

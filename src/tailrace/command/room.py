@@ -86,4 +86,4 @@ def available(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup"))
 
 
 def _shown(count: int) -> str:
-    return f"{count / (1 << 30):.1f} GB"
+    return f"{count / (1 << 30):.1f} GB" if count >= 1 << 30 else f"{count >> 20} MB"

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tailrace.command import reachable_parts, room
@@ -65,6 +66,7 @@ def run(
             pipeline.begin()
             # from here on the checkpoint is this run's, and with it the status in it
             with Monitor(configured, pipeline.sink.dataset, pipeline.sink.counts) as monitor:
+                monitor.observation.look_in(Path(folder))
                 _check(pipeline, phases, conf, local=local)
                 _deliver(pipeline, once, stop, (phases, monitor), began, is_last=is_last)
         except SystemExit:

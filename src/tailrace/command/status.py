@@ -65,8 +65,9 @@ def lines(state: dict[str, Any]) -> Iterator[str]:
         f"  {state['rate']:,.0f} events/s · {state['events']:,} in all · lag {' / '.join(lag) or 'unknown'} · "
         f"{state['quarantined']:,} quarantined"
     )
-    batch = "none yet" if state["batch"] is None else state["batch"]
-    yield f"  batch {batch} · at {state['position'] or 'the beginning'} · {size(state['spool']['bytes'])} in the spool"
+    batch = "no batch since the start" if state["batch"] is None else f"batch {state['batch']}"
+    at = f" · at {state['position']}" if state["position"] else ""
+    yield f"  {batch}{at} · {size(state['spool']['bytes'])} in the spool"
     yield f"  source {'connected' if state['is_connected'] else 'not connected'}"
     snapshot = state["snapshot"]
     if snapshot["state"]:

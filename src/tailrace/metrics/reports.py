@@ -21,6 +21,8 @@ from tailrace.process import temporary
 Offset = dict[str, Any]
 PARENT = "TAILRACE_METRICS"
 """Environment variable: the directory in which a planner makes its own; its owner removes it."""
+FILE = "query.json"
+"""The name of the planner's file with all numbers, in its directory."""
 _PREFIX = "tailrace-metrics-"
 
 

@@ -15,6 +15,7 @@ from importlib.metadata import version
 from itertools import accumulate
 from typing import Any, Literal
 
+from tailrace.connectors.registry import find
 from tailrace.monitoring.observation import FAILED_KINDS, Observation
 
 Labels = Mapping[str, str]
@@ -64,7 +65,9 @@ class _Numbers:
 
     @property
     def own(self) -> dict[str, str]:
-        connector = self.measures.get("event_name", self.state["connector"])
+        named = self.state["connector"]
+        # before the planner's file is there, too: a label that changes makes another series
+        connector = self.measures.get("event_name") or (find(named).traits.event_name if named else "")
         return {**self.tags, "pipeline": self.state["pipeline"], "connector": connector}
 
     def compatible(self, context: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import Any
 from tailrace.connectors.source_status import MEASURES, Describe, Offsets, SourceStatus, TableProgress
 from tailrace.errors import TailraceError
 from tailrace.metrics.distribution import Histogram
+from tailrace.metrics.reports import FILE
 from tailrace.metrics.tally import OPS, OTHER, SinkCounts
 from tailrace.monitoring.status import Status, offset_of
 
@@ -105,6 +106,7 @@ class Observation:
         self._lock = threading.Lock()
         self._measures: dict[str, Any] = {}
         self._place: Path | None = None
+        self._folder: Path | None = None
         self._version: tuple[int, int] = (0, 0)
         self._status: Status | None = None
         self.names = names or PipelineNames()
@@ -125,6 +127,13 @@ class Observation:
         self._history: deque[tuple[float, float, float | None, int | None]] = deque()
 
     # --- what is observed ----------------------------------------------------------------------------------------
+
+    def look_in(self, folder: Path) -> None:
+        """Take the planner's file from a directory that is this query's alone, until a progress record names the file.
+
+        A query that has found nothing to deliver since its start has no progress record.
+        """
+        self._folder = folder
 
     def update(self, progress: Mapping[str, Any]) -> None:
         """Take over a progress record of Spark, as parsed JSON. The same record may come several times."""
@@ -189,13 +198,15 @@ class Observation:
         while kept[0][0] < now - HISTORY_SECONDS:
             kept.popleft()
 
-    def _lag_s(self, status: Status, now: float) -> float | None:
+    def _lag_s(self, status: Status | None, now: float) -> float | None:
         """Return the age of the moment up to which everything is delivered, 0 if nothing waits; None before the first
         change."""
         if self._measures.get("is_idle") and not self._measures["reading"]["held_bytes"]:
             return 0.0
         whole_s: float = self._measures.get("whole_s", 0.0)
-        return max(0.0, now - whole_s) if whole_s else status.lag_s
+        if whole_s:
+            return max(0.0, now - whole_s)
+        return None if status is None else status.lag_s
 
     def _lag_bytes(self, status: Status) -> int | None:
         """Return the bytes of log after the last batch; None if the database does not tell.
@@ -216,15 +227,18 @@ class Observation:
 
     def _read(self) -> None:
         """Read the planner's file if it is new. If it is gone, as the planner has ended, the last numbers stay."""
-        if self._place is None:
+        place = self._place
+        if place is None and self._folder is not None:
+            place = next(self._folder.glob(f"*/{FILE}"), None)
+        if place is None:
             return
         with suppress(OSError, ValueError):
-            found = self._place.stat()
+            found = place.stat()
             # the planner replaces the file, so each version has an inode and a time of its own
             version = (found.st_ino, found.st_mtime_ns)
             if version == self._version:
                 return
-            self._measures = json.loads(self._place.read_text("utf-8"))
+            self._measures = json.loads(place.read_text("utf-8"))
             self._version = version
             named = PipelineNames(*(str(self._measures[name]) for name in ("name", "server", "connector")))
             self.names = PipelineNames(self.names.pipeline or named.pipeline, named.server, named.connector)
@@ -268,7 +282,7 @@ class Observation:
                 "batches": self.batches,
                 "events": self.events,
                 "rate": 0.0 if status is None or self.ending is not None else status.rate,
-                "lag_s": None if status is None else self._lag_s(status, now),
+                "lag_s": self._lag_s(status, now),
                 "lag_bytes": None if status is None else self._lag_bytes(status),
                 "position": "" if status is None else status.position,
                 "is_connected": bool(reading.get("is_connected")) and self.ending is None,

@@ -26,6 +26,8 @@ _MEANT = {
     errno.EFBIG: "A limit on the size of files is reached on a disk",
 }
 _TEMPORARY = "TMPDIR"
+# A disk with less room counts as full: what was just being written may be given back by now.
+_FULL = 16 << 20
 # A server may call a request too large a file, too.
 _WORDS = {code: re.escape(words) for code, words in _SAID.items()}
 _WORDS[errno.EFBIG] = rf"(?:IOException: |\[Errno {errno.EFBIG}\] ){_SAID[errno.EFBIG]}"
@@ -67,7 +69,8 @@ def megabytes(count: int) -> str:
 def failure(text: str, places: Sequence[Directory] = ()) -> DiskFailed | None:
     """Return the error for a disk that takes no files, if a text of exceptions has the system's words for it.
 
-    The message names the file that the text names, else the `places` where a run writes, with what is free there.
+    The message names the file that the text names, else those of the `places` where a run writes that have no room, and
+    all of them if each has some by now; with what is free there.
     Without `places` it is the error of a command that has no checkpoint.
     """
     code = next((code for code, words in _WORDS.items() if re.search(words, text)), None)
@@ -79,6 +82,8 @@ def failure(text: str, places: Sequence[Directory] = ()) -> DiskFailed | None:
         path = Path(file[1] or file[2])
         inside = [place for place in shown if path.is_relative_to(Path(place.directory).absolute())]
         shown = inside or [Directory("the directory", str(path.parent), "")]
+    elif code == errno.ENOSPC:
+        shown = [place for place in shown if _is_full(place.directory)] or shown
     named = [f"{what} {directory}{_room(directory)}" for what, directory, _ in shown]
     listed = f"{', '.join(named[:-1])} or {named[-1]}" if named[1:] else named[0]
     options = [option for *_, option in shown if option]
@@ -94,6 +99,11 @@ def failure(text: str, places: Sequence[Directory] = ()) -> DiskFailed | None:
 def failed(error: OSError, places: Sequence[Directory] = ()) -> DiskFailed | None:
     """Return the error for a disk that takes no files, as `failure` does, if `error` is of one."""
     return failure(str(error), places) if error.errno in _SAID else None
+
+
+def _is_full(directory: str) -> bool:
+    count = None if "://" in directory else free(directory)
+    return count is not None and count < _FULL
 
 
 def _room(directory: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from tailrace.errors import SinkError
+from tailrace.process import disk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,7 +113,7 @@ class HadoopStorage:
 
 @contextmanager
 def reaching(path: str, option: str) -> Iterator[None]:
-    """Raise failures of the file system as a SinkError that names `path` and `option`.
+    """Raise failures of the file system as a SinkError that names `path` and `option`, or DiskFailed for a full disk.
 
     Not for use in a batch: when a stop interrupts it, Spark must find that in the original exception.
     """
@@ -120,6 +121,9 @@ def reaching(path: str, option: str) -> Iterator[None]:
         yield
     except Py4JJavaError as error:
         raised = error.java_exception
+        full = disk.failure(str(raised.toString()), [disk.Directory("the sink's", path, option)])
+        if full is not None:
+            raise full from None
         raise SinkError(
             f"{path} cannot be used: {raised.getClass().getSimpleName()}: {raised.getMessage()}.",
             f"Check {option}, the rights there, and that Spark knows the file system.",

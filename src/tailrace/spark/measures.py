@@ -24,7 +24,7 @@ from tailrace.config.rows import is_typed
 from tailrace.connectors.registry import find
 from tailrace.connectors.source_status import MEASURES
 from tailrace.metrics.distribution import Histogram, Quantiles
-from tailrace.metrics.reports import Reports
+from tailrace.metrics.reports import FILE, Reports
 from tailrace.metrics.tally import Tally
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class PlannerMeasures:
         self._clock = clock
         self._started_s = clock()
         self.reports = Reports()
-        self.place = os.path.join(self.reports.folder, "query.json")
+        self.place = os.path.join(self.reports.folder, FILE)
         self._tally = Tally()
         self._behind = Quantiles()
         self._histograms = {name: Histogram() for name in ("end_to_end", "commit_to_plan", "plan_to_task", "convert")}

@@ -15,6 +15,7 @@ from tailrace.connectors.source_status import SourceStatus, TableProgress
 from tailrace.metrics.tally import SinkCounts
 from tailrace.monitoring.exposition import exposed
 from tailrace.monitoring.families import families
+from tailrace.monitoring.health import READY, Health
 from tailrace.monitoring.monitor import described
 from tailrace.monitoring.observation import Observation, PipelineNames
 from tests.unit.monitoring.planner_file import NOW, READING, Clock, observation, progress, slot, written
@@ -180,6 +181,26 @@ def test_before_the_planner_answers_there_is_a_pipeline_and_no_number() -> None:
     found = samples(observation())
     assert found["tailrace_up"] == 1
     assert not any(name.startswith("debezium_") for name in found)
+
+
+def test_a_query_that_has_found_nothing_since_its_start_has_numbers(tmp_path: Path) -> None:
+    found = Observation(described, PipelineNames("shop", "shop", "postgres"), Clock())
+    found.look_in(tmp_path)
+    assert samples(found)["tailrace_up"] == 1
+    (tmp_path / "tailrace-metrics-x").mkdir()
+    written(tmp_path / "tailrace-metrics-x", is_idle=True, reading=READING | {"held_bytes": 0})
+    # Spark says that there is nothing, and reports no progress
+    found.tick()
+    values = samples(found)
+    assert (values["tailrace_connected"], values["tailrace_source_lag_seconds"]) == (1, 0)
+    assert values["tailrace_slot_retained_bytes debezium"] == 5_000_000
+    assert Health(found, 60.0, Clock()).answer(READY)[0]
+
+
+def test_the_label_of_the_connector_is_the_same_from_the_start_on(tmp_path: Path) -> None:
+    early, late = observation(), observation(written(tmp_path))
+    for found in (early, late):
+        assert 'tailrace_up{connector="postgresql",pipeline="shop"}' in exposed(found)[0].decode()
 
 
 def test_a_snapshot_that_runs_shows_its_tables(tmp_path: Path) -> None:

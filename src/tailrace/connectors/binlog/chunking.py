@@ -77,7 +77,7 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         plan, bounds = self._chunks.start()
         read = {str(one.id) for one in self._chunks.planned()}
         since = replace(since, late=tuple(one for one in since.late if ".".join(one) not in read))
-        log.info("snapshot of %d tables in %d chunks", len(plan.tables), len(plan))
+        log.info("the snapshot begins (tables: %d, chunks: %d)", len(plan.tables), len(plan))
         point, state = self._chunks.point, self._chunks.state
         assert state is not None
         if not fresh and self._settings.copies and since.log.file:

@@ -106,7 +106,8 @@ class MongoSnapshots(contracts.Snapshots[MongoOffset]):
         self, names: Sequence[Namespace], conditions: tuple[tuple[Namespace, str], ...], after: int
     ) -> SnapshotPlan:
         made = snapshot.plan(self._connect(), names, conditions, after=after)
-        log.info("snapshot of %d collections in %d chunks", len({c.namespace for c in made.chunks}), len(made.chunks))
+        count = len({c.namespace for c in made.chunks})
+        log.info("the snapshot begins (collections: %d, chunks: %d)", count, len(made.chunks))
         self._names = names
         return made
 

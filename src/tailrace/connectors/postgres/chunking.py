@@ -88,7 +88,7 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
                 until_taken_over.enter_context(closing(slot))
                 position, server, exported = slot.position, slot.server, slot.snapshot
             plan, is_cut = self._chunks.start(exported, self._parallelism)
-        log.info("snapshot of %d tables in %d chunks", len(plan.tables), len(plan))
+        log.info("the snapshot begins (tables with rows: %d, chunks: %d)", len(plan.tables), len(plan))
         session = self._chunks.session
         position = replace(position, at_us=session.origin.at_us)
         # An older slot still holds what the snapshot shows; a new slot begins exactly where its snapshot ends.

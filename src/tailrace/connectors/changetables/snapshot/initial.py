@@ -75,7 +75,7 @@ class TableSnapshots:
                     if not place:
                         first.append(name)
         texts = () if chosen is None else tuple((table, text) for table, text in chosen.items() if text is not None)
-        log.info("snapshot of %d tables", len(tables))
+        log.info("the snapshot begins (tables with rows: %d)", len(tables))
         return TablesSnapshot(tuple(tables), self._runtime.time_ns() // 1000, tuple(first), conditions=texts)
 
     def _selected(
