@@ -333,8 +333,8 @@ def _tables(numbers: _Numbers) -> Iterator[MetricFamily]:
         )  # fmt: skip
     yield MetricFamily(
         "tailrace_snapshot_state", "gauge", "1 for the state of the table in the latest snapshot.",
-        tuple(({**own, "table": one["table"], "status": status}, float(status == _status(one)))
-              for one in tables if _status(one) for status in SNAPSHOT_STATUSES),
+        tuple(({**own, "table": one["table"], "status": status}, float(status == found))
+              for one in tables if (found := _status(one, state["state"])) for status in SNAPSHOT_STATUSES),
     )  # fmt: skip
 
 
@@ -349,8 +349,10 @@ def _kinds(numbers: _Numbers, by_table: Mapping[str, Mapping[str, int]]) -> dict
     return found
 
 
-def _status(table: Mapping[str, Any]) -> str:
-    """Return the state of a table's snapshot; "" if none was seen."""
+def _status(table: Mapping[str, Any], query: str) -> str:
+    """Return the state of a table's snapshot in a query of that state; "" if none was seen."""
+    if table["rows"] is not None and query == "failed":
+        return "failed"
     if table["phase"] == "reading paused":
         return "paused"
     if table["rows"] is not None:

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tailrace.connectors.postgres.log.retention import log_end
 from tailrace.connectors.source_status import SourceStatus, TableProgress
+from tailrace.errors import ConnectionFailed
 from tailrace.metrics.tally import SinkCounts
 from tailrace.monitoring.exposition import exposed
 from tailrace.monitoring.families import families
@@ -219,6 +220,16 @@ def test_a_snapshot_that_runs_shows_its_tables(tmp_path: Path) -> None:
     assert values["debezium_metrics_SnapshotRunning snapshot"] == 0
     assert values["debezium_metrics_SnapshotCompleted snapshot"] == 1
     assert values["debezium_metrics_RemainingTableCount snapshot"] == 0
+
+
+def test_a_query_that_fails_during_a_snapshot_shows_the_table(tmp_path: Path) -> None:
+    found = observation()
+    found.update(progress(written(tmp_path), snapshot={"table": "public.a", "rows": 30, "of": 120}))
+    found.end(ConnectionFailed("The server is gone."))
+    values = samples(found)
+    assert values["tailrace_snapshot_state public.a failed"] == 1
+    assert values["tailrace_snapshot_state public.a running"] == 0
+    assert values["debezium_metrics_SnapshotAborted snapshot"] == 1
 
 
 def test_tables_above_the_limit_share_one_label(tmp_path: Path) -> None:
