@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -118,3 +119,13 @@ def test_a_directory_with_other_files_is_left(
     assert remove.run(run, yes=True) == 4
     assert (state / "thesis.doc").exists()
     assert "files that are not a checkpoint's: thesis.doc" in capsys.readouterr().out
+
+
+def test_a_checkpoint_that_is_not_there_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Descriptor, "load_removal", lambda _: None)
+    run, state = pipeline(tmp_path)
+    shutil.rmtree(state)
+    assert remove.run(run, yes=True) == 0
+    assert capsys.readouterr().out == f"gone     the checkpoint {state}: there is no such directory.\n"

@@ -79,9 +79,10 @@ def _checkpoint(
     if directory is None:
         print(f"left     the checkpoint {configured.checkpoint_location}: it is in no local directory.")
         return is_clean
-    if not directory.is_dir():
-        return is_clean
     name = f"the checkpoint {directory}"
+    if not directory.is_dir():
+        print(f"gone     {name}: there is no such directory.")
+        return is_clean
     if not is_clean:
         print(f"left     {name}: it shows what is this pipeline's own. Remove the rest, and run the command again.")
         return False
