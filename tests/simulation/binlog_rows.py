@@ -312,10 +312,7 @@ def _reads(batch: ChangeBatch) -> Iterator[Row]:
 
 
 class FailoverRowsBinlogHistory(RowsBinlogHistory):
-    """A history without other faults, whose server is replaced once while a snapshot begins or windows are open."""
-
-    # not understood yet: a blocking snapshot on the server that has taken over may show rows as they were before
-    blocking = 0.0
+    """A history without other faults, whose server is replaced once, between any two statements of its sessions."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -323,9 +320,27 @@ class FailoverRowsBinlogHistory(RowsBinlogHistory):
         odds.act, odds.alters = 0.5, 0.0
         odds.fails = odds.drops = odds.prepares = odds.rotates = odds.unanswered = odds.stops = 0.0
         self.faults = Faults(kill=0.0, fail_over=0.0, purge=0.0, disk=0.0)
-        self.until = self.rng.randint(10, 200)
+        self.server.settles_in_part = self.server.sends_heartbeats = True
+        if self.has_gtids:
+            self.server.fails_over_at = self.rng.randint(1, 300)
 
-    def act(self) -> None:
-        if self.has_gtids and self.world.turns == self.until:
-            self.server.fail_over()
-        super().act()
+
+class LaggingRowsBinlogHistory(RowsBinlogHistory):
+    """A history without faults, whose transactions are visible long after they are in the log, with many signals."""
+
+    signalled, blocking = 1.0, 0.4
+    # many batches end within a transaction
+    limits = ((2, 1 << 30), (3, 1 << 30), (5, 1 << 30))
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        odds = self.server.odds
+        odds.act, odds.lags, odds.alters, self.server.settles = 0.3, 0.9, 0.0, 0.02
+        self.server.settles_in_part = self.server.sends_heartbeats = True
+        odds.fails = odds.drops = odds.prepares = odds.unanswered = odds.stops = 0.0
+        self.faults = Faults(kill=0.0, fail_over=0.0, purge=0.0, disk=0.0)
+        self.server.rights, self.server.lag = 2, self.rng.choice([0.05, 3.0, 3.0])
+
+    def _options(self) -> dict[str, str]:
+        options = super()._options() | {"snapshot.locking.mode": "minimal"}
+        return options | {"read.only": "true"} if self.has_gtids else options

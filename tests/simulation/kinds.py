@@ -16,7 +16,11 @@ from tests.simulation.binlog import (
     RefusingBinlogHistory,
     ReturningBinlogHistory,
 )
-from tests.simulation.binlog_rows import FailoverRowsBinlogHistory, RowsBinlogHistory
+from tests.simulation.binlog_rows import (
+    FailoverRowsBinlogHistory,
+    LaggingRowsBinlogHistory,
+    RowsBinlogHistory,
+)
 from tests.simulation.changetables import TablesHistory
 from tests.simulation.course import Told
 from tests.simulation.history import History
@@ -230,5 +234,6 @@ KINDS: dict[str, Callable[[int], Told]] = {
     "binlog-refusing": RefusingBinlogHistory,
     "binlog-rows": RowsBinlogHistory,
     "binlog-rows-failover": FailoverRowsBinlogHistory,
+    "binlog-rows-lagging": LaggingRowsBinlogHistory,
 }
 """The kinds of histories by their names on the command line."""

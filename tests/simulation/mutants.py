@@ -576,6 +576,21 @@ def rows_of_a_window_override_newer_changes() -> contextlib.AbstractContextManag
     return replaced(binlog_windows, "superseded", lambda identity, changes: SupersededKeys())
 
 
+def a_blocking_snapshot_does_not_show_what_was_delivered() -> contextlib.AbstractContextManager[None]:
+    """A blocking snapshot may show rows as they were before changes that were delivered."""
+    return replaced(BinlogTables, "shows", lambda self, at: True)
+
+
+@contextmanager
+def a_window_does_not_show_what_was_delivered() -> Iterator[None]:
+    """A window without watermarks may show rows as they were before changes that were delivered."""
+    with (
+        replaced(BinlogWindows, "_await_executed", lambda self, session, at: None),
+        replaced(BinlogWindows, "_shows", lambda self, session, at, file, pos: True),
+    ):
+        yield
+
+
 # --- copies that the pipeline reads again ----------------------------------------------------------------------------
 
 
@@ -624,7 +639,10 @@ OF_REREADS: tuple[tuple[Mutant, int], ...] = (
 )
 """Faults with a history of altered tables that finds each."""
 
+
 OF_BINLOG_ROWS: tuple[Mutant, ...] = (
+    a_blocking_snapshot_does_not_show_what_was_delivered,
+    a_window_does_not_show_what_was_delivered,
     joined_runs_forget_what_lies_between,
     a_place_is_read_behind_its_snapshot,
     a_resumed_snapshot_begins_a_chunk_too_late,

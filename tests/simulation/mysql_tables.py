@@ -80,6 +80,15 @@ class TablesServer(Server):
         """The session whose lock keeps others from writing."""
         self.reading: list[TablesSession] = []
         """The sessions whose transactions read tables."""
+        self.settles = 0.1
+        """The probability that what is in the log becomes visible at a step of the writers."""
+        self.settles_in_part = False
+        """True if only some of it does."""
+        self.lag = 0.05
+        """Seconds after which a transaction becomes visible. A snapshot without a lock waits for 0.1 s."""
+        self.calls = 0
+        self.fails_over_at = 0
+        """The number of the call before which another server takes over; 0: none."""
         self._seen, self._due = 0, [0.0][:0]
 
     # --- writers ---
@@ -87,8 +96,8 @@ class TablesServer(Server):
     def act(self) -> None:
         if self.lock is None:
             super().act()
-        if self.odds.lags > 0 and self.rng.random() < 0.1:
-            self.settle()
+        if self.odds.lags > 0 and self.rng.random() < self.settles:
+            self._seen = self.rng.randint(self.seen, len(self.history)) if self.settles_in_part else len(self.history)
 
     def free(self) -> list[str]:
         held = {name for session in self.reading for name in session.held}
@@ -110,7 +119,7 @@ class TablesServer(Server):
         for name, op, id_, number, _ in changes:
             self.versions.setdefault((name, id_), []).append((place, None if op == "d" else number))
         lags = self.odds.lags > 0 and self.rng.random() < self.odds.lags
-        self._due.append(self.now() + (0.05 if lags else 0.0))
+        self._due.append(self.now() + (self.lag if lags else 0.0))
 
     def put(self, id_: str, kind: str, data: str | None) -> None:
         """Insert a row into the signal table."""
@@ -222,6 +231,10 @@ class TablesSession(Session):
         super().__init__(server, process)
 
     def call(self) -> None:
+        server = self._server
+        server.calls += 1
+        if server.calls == server.fails_over_at and not server.generation:
+            server.fail_over()
         try:
             super().call()
         except pymysql.err.OperationalError:

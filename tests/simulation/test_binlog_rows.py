@@ -24,6 +24,11 @@ def test_a_server_that_takes_over_while_a_snapshot_runs_loses_nothing() -> None:
     seeds.run("binlog-rows-failover", range(60))
 
 
+@pytest.mark.full
+def test_no_snapshot_shows_rows_as_they_were_before_what_was_delivered() -> None:
+    seeds.run("binlog-rows-lagging", range(60))
+
+
 @pytest.mark.parametrize("seed", [11, 47, 161, 300, 1045])
 def test_histories_that_have_found_something(seed: int) -> None:
     """A table is altered between a snapshot's point and its plan; a session ends within an answer, or within a row; a

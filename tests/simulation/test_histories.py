@@ -54,6 +54,7 @@ DAY = {
     "binlog-refusing": Share(5, 5),
     "binlog-rows": Share(30, 30, 2, 20),
     "binlog-rows-failover": Share(5, 5),
+    "binlog-rows-lagging": Share(5, 5),
 }
 
 

@@ -69,6 +69,8 @@ KINDS_OF: dict[Mutant, str] = {
     mutants.rows_that_moved_are_not_looked_for: "postgres-rows-moving",
     mutants.what_a_snapshot_shows_is_not_from_the_log: "postgres-rows-failover",
     mutants.what_a_blocking_snapshot_shows_does_not_come_again: "postgres-rows-blocking",
+    mutants.a_blocking_snapshot_does_not_show_what_was_delivered: "binlog-rows-lagging",
+    mutants.a_window_does_not_show_what_was_delivered: "binlog-rows-lagging",
     mutants.a_table_that_is_altered_back_looks_unaltered: "binlog-returning",
     mutants.definitions_stay_after_a_failed_run: "binlog-refusing",
     mutants.statements_are_not_followed: "binlog-altering",

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tailrace.connectors.binlog import chunking
+from tailrace.connectors.binlog.snapshot.point import HeldPoint, PointTaking
 from tests.fix_mysql import MySqlDatabase
 from tests.integration.binlog.driving import Driven, Row, driven
 
@@ -240,3 +243,35 @@ def test_a_blocking_snapshot_reads_a_table_again(binlog_database: MySqlDatabase,
         query.until(lambda: len(query.of("t")) >= (7 if collection else 10))
 
     assert [row["id"] for row in rows_of(query, "t", "r")[5:]] == ([3, 4] if collection else list(range(5)))
+
+
+def test_a_blocking_snapshot_waits_until_it_shows_what_was_delivered(
+    binlog_database: MySqlDatabase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its first points are from before a change that was delivered, as on a server that shows a transaction later than
+    its log has it."""
+    caplog.set_level("INFO", "tailrace")
+    fill(binlog_database, rows=5)
+    name = binlog_database.name
+    binlog_database.execute("create table signals (id varchar(64) primary key, type varchar(32), data varchar(2048))")
+    earlier: list[HeldPoint] = []
+    take, given = PointTaking.take, list[tuple[PointTaking, int]]()
+
+    def taken(taking: PointTaking, count: int, tables: Sequence[tuple[str, str]]) -> HeldPoint:
+        given.append((taking, count))
+        return earlier.pop() if earlier else take(taking, count, tables)
+
+    monkeypatch.setattr(PointTaking, "take", taken)
+    monkeypatch.setattr(chunking, "_PATIENCE", 0.0)
+    with driven(binlog_database, signal_data_collection=f"{name}.signals") as query:
+        query.until(lambda: len(query.of("t")) >= 5)
+        earlier += [take(*given[0], [(name, "t")]) for _ in range(2)]
+        binlog_database.execute("update t set v = 'later' where id = 0")
+        data = f'{{"type": "blocking", "data-collections": ["{name}.t"]}}'
+        binlog_database.execute(f"insert into signals values ('s1', 'execute-snapshot', '{data}')")
+        query.until(lambda: len(query.of("t")) >= 11)
+
+    assert [row["v"] for row in rows_of(query, "t", "r") if row["id"] == 0][1:] == ["later"]
+    assert not earlier
+    assert "what the log has delivered is not visible yet" in caplog.text
+    assert f"the blocking snapshot of {name}.t waits: the server does not show" in caplog.text

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tailrace")
 
+# Seconds between two warnings of a blocking snapshot that waits.
+_PATIENCE = 30.0
+
 
 class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
     """Snapshots of the captured tables.
@@ -60,6 +63,8 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
             config, settings, tables, connect, admit, parallelism, runtime, altered
         )
         self._chunks = self._make()
+        # the tables of a blocking snapshot that has to be tried again, and when that is worth a warning
+        self._waits: tuple[Sequence[Collection], float] | None = None
         self.notifications = TableNotifications(config, runtime, lambda: self._chunks.failing)
 
     @property
@@ -95,14 +100,36 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
 
         All later changes of these tables in the log are delivered, also those that the snapshot has shown: a delete
         must be delivered, and with it everything that happened to the row after it. Tables whose filter fails are left
-        out.
+        out. None if the point does not show yet what the log has delivered: a transaction is in the log a moment before
+        others see it.
         """
         self._choose(since.progress.blocking)
         plan, bounds = self._chunks.start()
+        if not self._chunks.shows(since.log):
+            self._chunks.close()
+            self._wait(since)
+            return None
+        self._waits = None
         point, latest = self._chunks.point, self._latest()
         # the rows show the signal's transaction, and up to where the log has been read
         origin = None if latest is None else replace(latest, pos=since.log.end, at_us=point.at_us)
         return replace(since, snapshot=SnapshotProgress(plan, bounds, point, 0, since.log.epoch, origin))
+
+    def _wait(self, since: BinlogOffset) -> None:
+        """Note that a blocking snapshot has to be tried again; warn if that lasts."""
+        tables, now = since.progress.blocking, self._runtime.monotonic()
+        if self._waits is None or self._waits[0] != tables:
+            log.info("the blocking snapshot waits: what the log has delivered is not visible yet")
+            self._waits = tables, now + _PATIENCE
+        elif now >= self._waits[1]:
+            log.warning(
+                "the blocking snapshot of %s waits: the server does not show what was delivered up to %s; remedy: see "
+                "whether its commits hang (SHOW PROCESSLIST), or, if it has taken over, whether it has executed what "
+                "the former server had",
+                ", ".join(map(str, tables)),
+                since.log,
+            )
+            self._waits = tables, now + _PATIENCE
 
     def _choose(self, tables: Sequence[Collection]) -> None:
         """Let snapshots read `tables`, each by its filter (a statement) if it has one; empty: as the options say."""

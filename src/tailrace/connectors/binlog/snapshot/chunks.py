@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.binlog.log.identity import identify
+from tailrace.connectors.binlog.log.position import BinlogPosition
 from tailrace.connectors.binlog.log.schema_changes import snapshot_records
 from tailrace.connectors.binlog.log.statements import LogEnd
 from tailrace.connectors.binlog.schema import catalog, first_definitions
@@ -25,7 +26,15 @@ from tailrace.connectors.binlog.server.connection import dialect_of
 from tailrace.connectors.binlog.server.errors import number_of
 from tailrace.connectors.binlog.snapshot import division
 from tailrace.connectors.binlog.snapshot.keys import Key, key_columns, literal, qualified, where, within
-from tailrace.connectors.binlog.snapshot.point import HeldPoint, Point, PointTaking, RowOrigin, end_of_log
+from tailrace.connectors.binlog.snapshot.point import (
+    HeldPoint,
+    Point,
+    PointTaking,
+    RowOrigin,
+    end_of_log,
+    has_ids,
+    is_behind,
+)
 from tailrace.connectors.binlog.snapshot.progress import SnapshotProgress
 from tailrace.connectors.binlog.snapshot.relay import Relay, TaskQuery, text_of_rows
 from tailrace.connectors.binlog.snapshot.result import rows, run
@@ -120,6 +129,14 @@ class TableSnapshots:
     def server(self) -> str:
         """The server of the point, as positions name it: that of its sessions, since another may have taken over."""
         return identify(self._session).uuid
+
+    def shows(self, at: BinlogPosition) -> bool:
+        """Return True if the point shows what was delivered up to `at`. Without ids the places of two servers tell
+        nothing, and no position outlives its server."""
+        point = self.point
+        if at.gtids or at.gtid:
+            return has_ids(point.gtids, at, self._dialect)
+        return self.server != at.server or is_behind(point.file, point.pos, at)
 
     @property
     def _session(self) -> Connection[Any]:

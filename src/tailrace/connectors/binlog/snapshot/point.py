@@ -20,6 +20,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tailrace.connectors.binlog.dialect import MARIADB, Dialect
+from tailrace.connectors.binlog.log.gtids import MariadbGtids, MysqlGtids
+from tailrace.connectors.binlog.log.position import BinlogPosition
+from tailrace.connectors.binlog.log.position import number_of as number_of_file
 from tailrace.connectors.binlog.server.errors import number_of
 from tailrace.connectors.binlog.snapshot.keys import literal, quoted
 from tailrace.connectors.binlog.snapshot.result import named_rows, rows, run
@@ -324,6 +327,21 @@ def end_of_log(session: Connection[Any]) -> tuple[str, int, str]:
     if not found or not found[0].get("File"):
         raise PrerequisiteError(_NO_LOG, "Set log_bin and server_id in the server's configuration, and restart it.")
     return str(found[0]["File"]), int(found[0]["Position"] or 0), str(found[0].get("Executed_Gtid_Set") or "")
+
+
+def is_behind(file: str, pos: int, at: BinlogPosition) -> bool:
+    """Return True if a place between two transactions shows what was delivered up to `at`, on the same server."""
+    place = number_of_file(file), pos
+    if at.consumed is not None:
+        # the transaction that was delivered in part begins there
+        return place > (number_of_file(at.file), at.start)
+    return place >= (number_of_file(at.file), at.end)
+
+
+def has_ids(gtids: str, at: BinlogPosition, dialect: Dialect) -> bool:
+    """Return True if the transactions `gtids` are all that were delivered up to `at`, on whatever server."""
+    shown = MariadbGtids(gtids) if dialect is MARIADB else MysqlGtids(gtids)
+    return all(shown.contains(type(shown)(text)) for text in (at.gtids, at.gtid) if text)  # type: ignore[arg-type]
 
 
 def own_place(session: Connection[Any]) -> tuple[str, int, str] | None:

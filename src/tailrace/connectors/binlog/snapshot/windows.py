@@ -25,9 +25,8 @@ from tailrace.columns.batch import ChangeBatch
 from tailrace.columns.table import TableSchema
 from tailrace.config.filters import table_name
 from tailrace.connectors.binlog.dialect import MARIADB, Dialect
-from tailrace.connectors.binlog.log.gtids import MariadbGtids
 from tailrace.connectors.binlog.log.identity import identify
-from tailrace.connectors.binlog.log.position import BinlogPosition, BinlogTransactions, number_of, transactions_of
+from tailrace.connectors.binlog.log.position import BinlogPosition, BinlogTransactions, transactions_of
 from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.ddl.tokens import Unparsable
 from tailrace.connectors.binlog.schema.definition import TableDefinition
@@ -50,7 +49,7 @@ from tailrace.connectors.binlog.snapshot.keys import (
     where,
     within,
 )
-from tailrace.connectors.binlog.snapshot.point import RowOrigin, end_of_log, own_place
+from tailrace.connectors.binlog.snapshot.point import RowOrigin, end_of_log, has_ids, is_behind, own_place
 from tailrace.connectors.binlog.snapshot.reconcile import NotComparable, SupersededKeys, key_texts, superseded
 from tailrace.connectors.binlog.snapshot.result import ServerError, rows, run, select
 from tailrace.connectors.binlog.snapshot.rows import forms, select_list
@@ -297,9 +296,9 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         """Return True if MariaDB's snapshot at a place shows what was delivered. Places of two servers cannot be
         compared: after a failover the ids tell."""
         if self._server == at.server:
-            return (number_of(file), pos) >= (number_of(at.file), at.end)
+            return is_behind(file, pos, at)
         ((shown,),) = rows(session, f"select binlog_gtid_pos({literal(file)}, {pos})")
-        return MariadbGtids(shown or "").contains(MariadbGtids(at.gtids))
+        return has_ids(shown or "", at, MARIADB)
 
     def _await_executed(self, session: Connection[Any], at: BinlogPosition) -> None:
         if not at.gtids and not at.gtid:
@@ -307,7 +306,8 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
                 "An incremental snapshot that writes no watermarks needs transaction ids, and this server has none.",
                 "Set gtid_mode=ON there, or name a signal table in signal.data.collection and leave read.only out.",
             )
-        wanted = literal(at.gtids or at.gtid)
+        # with the transaction that was delivered in part
+        wanted = literal(",".join(filter(None, (at.gtids, at.gtid))))
         ((code,),) = rows(session, f"select wait_for_executed_gtid_set({wanted}, {_VISIBLE_SECONDS})")
         if code != "0":
             log.info("transactions of the log are not executed yet; the incremental snapshot waits")
