@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode, b64encode
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+from zlib import compress, decompress
 
 from tailrace.config.expressions import Expression, compile_expression
 
 if TYPE_CHECKING:
     from tailrace.config.config import Config
+
+LISTS = ("schema.include.list", "schema.exclude.list", "table.include.list", "table.exclude.list")
+_COMPRESS_FROM = 400
 
 
 class TableFilter:
@@ -56,6 +62,20 @@ class TableFilter:
     def is_open(self) -> bool:
         """True if no list restricts the tables."""
         return not (self._schemas.restrict or self._tables.restrict)
+
+
+def lists_text(config: Config) -> str:
+    """Return the four lists of a configuration as text: JSON, or if it is long `z:` and its compressed form in base 64.
+    Lists with the same entries have the same text."""
+    text = json.dumps([config[name] for name in LISTS], separators=(",", ":"), ensure_ascii=False)
+    return text if len(text) < _COMPRESS_FROM else "z:" + b64encode(compress(text.encode(), 6)).decode()
+
+
+def with_lists(config: Config, text: str) -> Config:
+    """Return a configuration with the lists of `lists_text` in the place of its own."""
+    if text.startswith("z:"):
+        text = decompress(b64decode(text[2:])).decode()
+    return replace(config, typed=config.typed | dict(zip(LISTS, json.loads(text), strict=True)))
 
 
 class PrefixFilter:

@@ -97,7 +97,8 @@ def unmatched(
     (`is_fresh`), unless no.table.handling.mode says otherwise: the log may still have changes of a table that is gone.
     """
     lists = [name for name in config if name.endswith(f"{what}.include.list") or name in _WIDER]
-    given = {name: config[name] for name in lists if config[name]}
+    # a database's own list counts under another name too, which its users do not know
+    given = {name: config[name] for name in lists if config.is_set(name) and config[name]}
     if not given:
         return None
     there = sorted(names)

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tailrace.config.config import Config
-from tailrace.config.filters import TableFilter
+from tailrace.config.filters import LISTS, TableFilter
 from tailrace.errors import ConfigError
 
 Table = tuple[str, str]
 """Schema and table."""
-
-_LISTS = ("schema.include.list", "schema.exclude.list", "table.include.list", "table.exclude.list")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ NO_COMMANDS = TableCommands()
 
 def fingerprint(config: Mapping[str, Any]) -> str:
     """Return a short text that another form of the lists does not have."""
-    return hashlib.sha256(repr([config[name] for name in _LISTS]).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr([config[name] for name in LISTS]).encode()).hexdigest()[:16]
 
 
 def settled(commands: TableCommands, config: Config) -> TableCommands:

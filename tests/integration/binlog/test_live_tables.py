@@ -245,6 +245,28 @@ def test_a_table_that_is_altered_behind_the_signal(
     assert query.is_equal("a", "b")
 
 
+def test_a_table_is_not_added_while_its_statements_are_far_behind(
+    database: MySqlDatabase, make: Make, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other tables go on; the signal is sent again behind what was to be read."""
+    monkeypatch.setattr("tailrace.connectors.binlog.live_tables.MOST_LOG_BYTES", 1000)
+    query = make()
+    query.settle()
+    query.max_rows = 1
+    query.send("add-tables", "b")
+    database.execute(f"insert into a values (30, '{'x' * 20}')", "flush binary logs",
+                     *(f"insert into a values ({number}, 'beside')" for number in range(31, 40)))  # fmt: skip
+    query.settle()
+    assert f"{database.name}.b is not added: the 0 MiB of log and more that are still to be read" in caplog.text
+    assert query.commands is None
+    assert query.is_equal("a")
+    query.max_rows = 1000
+    query.send("add-tables", "b", id="again")
+    query.settle()
+    assert query.commands is not None
+    assert query.is_equal("a", "b")
+
+
 def test_a_table_that_is_created_by_a_file_and_read_only(database: MySqlDatabase, make: Make, tmp_path: Path) -> None:
     file = tmp_path / "signals"
     file.write_text("")
@@ -305,6 +327,64 @@ def test_rows_that_are_not_read_are_told(database: MySqlDatabase, make: Make) ->
     assert (f"{name}.b", words) in listed(query.config, query.committed)
     assert describe(query.committed, {}).whole
     assert query.is_equal("a", "b")
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+@pytest.mark.parametrize("kind", ["incremental", "blocking"])
+def test_rows_that_an_edited_list_does_not_bring_are_told(
+    database: MySqlDatabase, make: Make, caplog: pytest.LogCaptureFixture, kind: str, is_told: bool
+) -> None:
+    """`is_told`: the definitions of all tables are kept, not only of captured ones."""
+    name = database.name
+    database.execute("create table c (id int primary key, v varchar(20))")
+    query = make(include_schema_changes=str(is_told).lower())
+    query.settle()
+    query.settle()
+    query.options["table.include.list"] = f"{name}.[abc]"
+    query.kill()
+    # killed once more behind the plan of a batch, and once behind the batch
+    database.execute("insert into b values (100, 'new')", "insert into c values (1, 'first')")
+    query.step(commit=False)
+    query.kill()
+    query.settle()
+    query.kill()
+    query.settle()
+    late = f"{name}.b is captured from now on, but the log does not bring the rows that it already has"
+    assert late in caplog.text
+    told = "by the lists; rows that it had before are not read: tailrace tables resnapshot"
+    assert (f"{name}.b", told) in listed(query.config, query.committed)
+    assert not describe(query.committed, {}).whole
+    assert query.copy("b") == [(100, "new")]
+    with database.connect() as session, session.cursor() as cursor:
+        data = json.dumps({"data-collections": [f"{name}.b", f"{name}.c"], "type": kind})
+        cursor.execute("insert into signals values ('again', 'execute-snapshot', %s)", (data,))
+    query.settle()
+    query.settle()
+    assert (f"{name}.b", "by the lists") in listed(query.config, query.committed)
+    assert describe(query.committed, {}).whole
+    assert query.is_equal("a", "b", "c")
+    query.options["table.include.list"] = f"{name}.[ac]"
+    query.kill()
+    query.settle()
+    assert f"no change of {name}.b arrives any more, so copies of it stay as they are" in caplog.text
+    assert f"{name}.a" not in caplog.text
+
+
+def test_a_list_that_adds_only_what_is_empty_leaves_copies_whole(
+    database: MySqlDatabase, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    database.execute("create table c (id int primary key, v varchar(20))")
+    query = make()
+    query.settle()
+    query.settle()
+    query.options["table.include.list"] = f"{database.name}.a,{database.name}.[cd]"
+    query.kill()
+    query.settle()
+    database.execute("create table d like c", *(f"insert into {table} values (1, 'first')" for table in "cd"))
+    query.settle()
+    assert describe(query.committed, {}).whole
+    assert "captured from now on" not in caplog.text
+    assert query.is_equal("a", "c", "d")
 
 
 def test_what_is_refused_ends_nothing(database: MySqlDatabase, make: Make, caplog: pytest.LogCaptureFixture) -> None:

@@ -36,6 +36,11 @@ def test_lists_that_match_no_table_name_the_nearest() -> None:
     assert fault is not None
     assert fault.level == "error"
     assert fault.text == "The include lists match no table of the database. The nearest: shop.orders, shop.items."
+    assert fault.remedy == "Correct table.include.list; or set no.table.handling.mode=warn if a table is made later."
+    older = parse("mysql", LOGIN | {"database.whitelist": "ship"})
+    named = unmatched_lists(older, there, is_fresh=True)
+    assert named is not None
+    assert named.remedy.startswith("Correct database.include.list; or")
     kept = unmatched_lists(config, there, is_fresh=False)
     assert kept is not None
     assert kept.level == "warning"

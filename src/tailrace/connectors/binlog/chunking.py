@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
+from tailrace.config.filters import lists_text
 from tailrace.connectors.binlog.log.position import ChangeContext
 from tailrace.connectors.binlog.log.schema_changes import SchemaChangesTask
 from tailrace.connectors.binlog.offset import BinlogOffset
+from tailrace.connectors.binlog.schema.definition import Name
 from tailrace.connectors.binlog.schema.definitions import State
 from tailrace.connectors.binlog.snapshot.chunks import BATCHES, Altered, TableSnapshots
 from tailrace.connectors.binlog.snapshot.point import Point, RowOrigin
@@ -39,7 +41,8 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
 
     `connect` opens a session without a limit for its statements; `admit` gives a schema its events' key; `place` makes
     a position of the log from a point, its server and the offset before it. `latest` returns the place of the latest
-    change that was delivered. `altered`: see TableSnapshots.
+    change that was delivered; `late` the tables that edited lists have added since an offset. `altered`: see
+    TableSnapshots.
     """
 
     def __init__(
@@ -53,11 +56,12 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         parallelism: int,
         runtime: Runtime,
         latest: Callable[[], RowOrigin | None],
+        late: Callable[[BinlogOffset], Iterable[Name]],
         altered: Altered | None,
     ) -> None:
         self._config, self._settings = config, settings
         self._runtime = runtime
-        self._place, self._latest = place, latest
+        self._place, self._latest, self._late = place, latest, late
         self._parallelism = parallelism
         self._make: Callable[[], TableSnapshots] = lambda: TableSnapshots(
             config, settings, tables, connect, admit, parallelism, runtime, altered
@@ -81,7 +85,9 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         self._choose(())
         plan, bounds = self._chunks.start()
         read = {str(one.id) for one in self._chunks.planned()}
-        since = replace(since, late=tuple(one for one in since.late if ".".join(one) not in read))
+        late = sorted({*since.late, *self._late(since)})
+        late = [one for one in late if ".".join(one) not in read]
+        since = replace(since, late=tuple(late), lists=lists_text(self._config))
         log.info("the snapshot begins (tables: %d, chunks: %d)", len(plan.tables), len(plan))
         point, state = self._chunks.point, self._chunks.state
         assert state is not None

@@ -35,6 +35,8 @@ from tailrace.snapshot.table_states import listing
 if TYPE_CHECKING:
     from pymysql.connections import Connection
 
+MOST_LOG_BYTES = 128 << 20
+"""The most log that is searched for statements at once: the pipeline waits for the search, some seconds."""
 _GONE = (1146, 1049, 1051, 1356)
 """The server's numbers for a table or a database that is not there."""
 
@@ -148,6 +150,12 @@ class AddedTables:
             )
         begin = end.file, end.end if end.consumed is None else end.start
         upto = max(begin, (server.file, server.end), key=_order)
+        if _length(session, begin, upto) > MOST_LOG_BYTES:
+            return dict.fromkeys(
+                unknown,
+                f"the {MOST_LOG_BYTES >> 20} MiB of log and more that are still to be read may alter it, and cannot be "
+                "searched meanwhile: send the signal again when the pipeline has caught up.",
+            )
         statements = self._between(begin, upto)
         refused: dict[Name, str] = {}
         for name in unknown:
@@ -178,6 +186,13 @@ class AddedTables:
         for table in self._shown.values():
             state = state.with_learned(table)
         return state
+
+
+def _length(session: Connection[Any], begin: LogEnd, end: LogEnd) -> int:
+    """Return the number of bytes between two places of the server's log."""
+    first, last = number_of(begin[0]), number_of(end[0])
+    files = {number_of(str(row[0])): int(row[1]) for row in rows(session, "SHOW BINARY LOGS")}
+    return end[1] - begin[1] + sum(size for number, size in files.items() if first <= number < last)
 
 
 def _order(place: LogEnd) -> tuple[int, int]:

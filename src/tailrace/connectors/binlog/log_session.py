@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config, TableFilter
+from tailrace.config.filters import lists_text
 from tailrace.config.processors import processors
 from tailrace.connectors.binlog.log.feed import BinlogFeed
 from tailrace.connectors.binlog.log.indexed_run import Rows, boundaries, schema_changes
@@ -73,7 +74,8 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
     """The log that `feed` reads. `schema_task` makes the task that delivers records of schema changes; `present` reads
     rows as they are now, for values that the log does not carry.
 
-    The feed reads the tables of which the log's first offset tells, so other `commands` need another session.
+    The feed reads the tables of which the log's first offset tells, so other `commands` need another session. `late`
+    are the tables that edited lists have added since that offset.
     """
 
     windows: Any = None
@@ -90,6 +92,7 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         schema_task: Callable[[Sequence[tuple[bytes, ChangeContext]], EventSettings], Task],
         runtime: Runtime,
         commands: TableCommands = NO_COMMANDS,
+        late: Collection[Name] = (),
     ) -> None:
         memory, disk = feed.settings.memory_limit, feed.settings.disk_limit
         super().__init__(
@@ -107,6 +110,7 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         self._processors = processors(config).processors
         self._committed = feed.start
         self._commands = commands
+        self._lists, self._listed = lists_text(config), late
 
     def fits(self, since: BinlogOffset) -> bool:
         return since.progress.commands == self._commands
@@ -183,19 +187,26 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         if self.windows is not None:
             state = self.windows.defined(state, end)
         late = self._late(since, progress, state)
-        return BinlogOffset(end, schemas=state.to_text(), late=late, heartbeat_ms=heartbeat_ms, progress=progress)
+        return BinlogOffset(
+            end, schemas=state.to_text(), late=late, lists=self._lists, heartbeat_ms=heartbeat_ms, progress=progress
+        )
 
     def _late(self, since: BinlogOffset, progress: Progress, state: State) -> tuple[Name, ...]:
         """Return the tables that were added and of which no snapshot has read all rows, by the definitions behind the
         batch: of a table that is made later the log has every row."""
         was, now = since.progress.commands, progress.commands
-        found = {*since.late} | {*now.added} - {*was.added} | {*was.removed}
+        listed = self._listed if since.lists != self._lists else ()
+        found = {*since.late} | {*now.added} - {*was.added} | {*was.removed} | {*listed}
         if not found:
             return ()
         captured = TableFilter(self._config)
         captured.overrule(now.added, now.removed)
         read = read_through(since.progress, progress)
-        there = state.tables.keys() | state.doubtful.keys()
+        there, known = (
+            one.tables.keys() | one.doubtful.keys() for one in (state, self._definitions.upto(_place(since.log)))
+        )
+        # no definition is kept of a table that was not captured, until it has a row: the catalog has shown it
+        there |= {*since.late, *listed} - known
         return tuple(sorted(one for one in found & there if captured.includes(*one) and ".".join(one) not in read))
 
     def tasks(self, since: BinlogOffset, until: BinlogOffset, end: Offset, beside: Sequence[Task]) -> list[Task]:

@@ -16,13 +16,15 @@ class BinlogOffset(QueryOffset):
     """The offset at the end of a batch.
 
     `log` is the position read in the log; `schemas` the definitions of tables there, as text that only the schema's
-    package reads ("": they are read from the catalog). `late` are tables that were added while the query ran, and of
-    which no snapshot has read all rows.
+    package reads ("": they are read from the catalog). `late` are tables that were added to the query, and of which no
+    snapshot has read all rows. `lists` are the lists by which tables were captured, as text of `lists_text`; "" in
+    offsets of earlier versions.
     """
 
     log: BinlogPosition = START
     schemas: str = ""
     late: tuple[tuple[str, str], ...] = ()
+    lists: str = ""
     snapshot: SnapshotProgress | None = field(default=None, kw_only=True)
 
     @property
@@ -36,6 +38,8 @@ class BinlogOffset(QueryOffset):
             fields["schemas"] = self.schemas
         if self.late:
             fields["late"] = [list(name) for name in self.late]
+        if self.lists:
+            fields["lists"] = self.lists
         if self.snapshot is not None:
             fields["snapshot"] = self.snapshot.to_json()
         return ordered(fields | self.shared_json())
@@ -49,6 +53,7 @@ class BinlogOffset(QueryOffset):
             BinlogPosition.from_json(fields["log"]),
             schemas=fields.get("schemas", ""),
             late=tuple((database, table) for database, table in fields.get("late", ())),
+            lists=fields.get("lists", ""),
             snapshot=None if snapshot is None else SnapshotProgress.from_json(snapshot),
             **cls.shared_from(fields),
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.config.expressions import compile_expression
+from tailrace.config.filters import lists_text, with_lists
 from tailrace.connectors.binlog.chunking import BinlogSnapshots
 from tailrace.connectors.binlog.debezium_offset import DebeziumOffset
 from tailrace.connectors.binlog.live_tables import AddedTables
@@ -26,6 +27,8 @@ from tailrace.connectors.binlog.log.takeover import position_of
 from tailrace.connectors.binlog.log_session import BinlogLogSession, parallelism
 from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.binlog.schema import catalog
+from tailrace.connectors.binlog.schema.catalog import quoted
+from tailrace.connectors.binlog.schema.definition import Name
 from tailrace.connectors.binlog.schema.definitions import may_alter
 from tailrace.connectors.binlog.schema.first_definitions import initial_state, opened, wanted
 from tailrace.connectors.binlog.schema.statement import Statement
@@ -113,6 +116,8 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         self._is_folded = False
         self._has_gtids: bool | None = None
         self._captured_count: int | None = None
+        # lists before they were edited, and the tables that the present ones have added
+        self._edited: tuple[str, tuple[Name, ...]] | None = None
         self.incremental = self._incremental()
         self.snapshots = BinlogSnapshots(
             config,
@@ -124,6 +129,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
             parallelism(config),
             outside.runtime,
             lambda: None if self.incremental is None else self.incremental.latest,
+            self._late,
             # without a log behind the snapshot nobody needs the right to read it
             self._altered if snapshot_mode(config).streams else None,
         )
@@ -216,6 +222,32 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         guard_number(self._config, self._captured_count)
         self._is_prepared = True
 
+    def _late(self, since: BinlogOffset) -> tuple[Name, ...]:
+        """Return the tables that edited lists have added since an offset, and that have rows. Warn of these, and of
+        captured tables that the lists leave out now; once for each edit."""
+        if since.lists in ("", lists_text(self._config)):
+            return ()
+        if self._edited is not None and self._edited[0] == since.lists:
+            return self._edited[1]
+        session, commands = self._connect(), since.progress.commands
+        before = TableFilter(with_lists(self._config, since.lists))
+        before.overrule(commands.added, commands.removed)
+        there = catalog.listed_names(catalog.names(session))
+        was, now = ({name for name in there if one.includes(*name)} for one in (before, self._tables))
+        late = tuple(name for name in sorted(now - was) if _has_rows(session, name))
+        for name in sorted(was - now):
+            log.warning(
+                "no change of %s arrives any more, so copies of it stay as they are; remedy: remove the copies, or let "
+                "the lists capture it again, and then run tailrace verify --repair", ".".join(name),
+            )  # fmt: skip
+        for name in late:
+            log.warning(
+                "%s is captured from now on, but the log does not bring the rows that it already has; remedy: read it "
+                "by a snapshot (signal execute-snapshot)", ".".join(name),
+            )  # fmt: skip
+        self._edited = since.lists, late
+        return late
+
     def clear_lost(self, since: BinlogOffset) -> str:
         try:
             self._demand(since.log)
@@ -238,8 +270,9 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
     def first(self) -> BinlogOffset:
         """Return the offset of a new query: the end of the log, and the tables as they are there."""
         session = self._connect()
+        lists = lists_text(self._config)
         if self._config["capture.start.offset"]:
-            return self._taken_over(session, self._config["capture.start.offset"])
+            return replace(self._taken_over(session, self._config["capture.start.offset"]), lists=lists)
         begin = identify(session).position()
         before = initial_state(session, self._config, self._tables)
         for _ in range(_TRIES):
@@ -249,7 +282,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
             behind = initial_state(session, self._config, self._tables)
             is_same = before == behind and begin.server == position.server
             if is_same and not self._altered((begin.file, begin.end), (position.file, position.end)):
-                return BinlogOffset(position, schemas=behind.to_text())
+                return BinlogOffset(position, schemas=behind.to_text(), lists=lists)
             begin, before = position, behind
         raise ConnectionFailed(
             "Tables were altered each time that their definitions were read.", "Start again when that is over."
@@ -332,7 +365,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         feed = BinlogFeed(reader, sessions, indexer, self._outside.runtime, None if until is None else until.log)
         session = BinlogLogSession(
             feed, config, settings, self._form, definitions, self.incremental, lambda: PresentRows(config), schema_task,
-            self._outside.runtime, self._commands,
+            self._outside.runtime, self._commands, self._late(since),
         )  # fmt: skip
         session.start()
         return session
@@ -422,6 +455,18 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
 
 # Tries to find the tables the same before and after a look at the log's end.
 _TRIES = 5
+
+
+def _has_rows(session: Connection[Any], name: Name) -> bool:
+    """Return False if a table has no row, as far as the user may see."""
+    import pymysql
+
+    try:
+        return bool(rows(session, f"SELECT 1 FROM {quoted(*name)} LIMIT 1"))
+    except pymysql.err.Error as error:
+        if is_gone(error):
+            raise
+        return True
 
 
 def _demand_file(session: Connection[Any], position: BinlogPosition) -> None:
