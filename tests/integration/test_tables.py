@@ -37,7 +37,7 @@ def killed_behind(does: Callable[..., Any], what: str) -> Callable[..., Any]:
     return done
 
 
-@turn(1, 3)
+@turn(2, 3)
 def test_latest_equals_the_source(
     streamed: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,7 +109,7 @@ def forget(spark: SparkSession, path: str) -> None:
             file.unlink()
 
 
-@turn(1, 3)
+@turn(0, 3)
 def test_a_pipeline_goes_on_behind_maintenance_and_moments_that_are_gone_are_one_clear_error(
     spark: SparkSession, place: Path
 ) -> None:

@@ -312,16 +312,19 @@ def test_tables_are_rebuilt_up_to_a_position_or_a_time(kept: Kept, monkeypatch: 
         kept.rebuilt("earlier", RebuildRequest("latest", "0" * 16))
 
 
-def test_nothing_is_overwritten_that_no_rebuild_has_made(kept: Kept) -> None:
-    assert kept.lake("latest").path == f"{kept.path}/latest"
-    (kept.path / "mine" / "s.t").mkdir(parents=True)
-    (kept.path / "mine" / "s.t" / "note.txt").write_text("mine")
+def test_nothing_is_overwritten_that_no_rebuild_has_made(spark: SparkSession, place: Path) -> None:
+    log, latest = Lake(spark, place / "log", "log"), Lake(spark, place / "latest", "latest")
+    blocks = Source(random.Random(7)).snapshot(8)
+    log.write(0, [every for every, _ in blocks])
+    latest.write(0, [last for _, last in blocks])
+    (place / "mine" / "s.t").mkdir(parents=True)
+    (place / "mine" / "s.t" / "note.txt").write_text("mine")
     for name, said in (("mine", "s.t already exists, and no rebuild"), ("latest", "already exists, and no rebuild")):
         with pytest.raises(SinkError, match=said):
-            kept.rebuilt(name, RebuildRequest("latest"))
-    assert (kept.path / "mine" / "s.t" / "note.txt").read_text() == "mine"
+            rebuild(spark, log.path, str(place / name), RebuildRequest("latest"))
+    assert (place / "mine" / "s.t" / "note.txt").read_text() == "mine"
     with pytest.raises(SinkError, match="only the mode log has every change"):
-        rebuild(kept.spark, kept.lake("latest").path, str(kept.path / "other"), RebuildRequest("history"))
+        rebuild(spark, latest.path, str(place / "other"), RebuildRequest("history"))
 
 
 @turn(2, 3)
