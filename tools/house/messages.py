@@ -73,9 +73,13 @@ def _kind(node: ast.AST) -> str:
         return "error"
     if not isinstance(node, ast.Call):
         return ""
-    called = ast.unparse(node.func)
-    last = called.rpartition(".")[2]
-    if re.search(r"(?:^|_)log\.\w+$", called):
+    last, owner = "", ""
+    if isinstance(node.func, ast.Name):
+        last = node.func.id
+    elif isinstance(node.func, ast.Attribute):
+        last, of = node.func.attr, node.func.value
+        owner = of.id if isinstance(of, ast.Name) else of.attr if isinstance(of, ast.Attribute) else ""
+    if owner == "log" or owner.endswith("_log"):
         return "log"
     if last in ("Finding", "Option", "print"):
         return last.lower()
