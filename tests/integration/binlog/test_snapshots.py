@@ -43,6 +43,12 @@ def table_state(database: MySqlDatabase, table: str = "t") -> dict[int, Any]:
     return dict(database.execute(f"select id, v from {table}"))
 
 
+@pytest.fixture
+def binlog_database(todays_binlog_database: MySqlDatabase) -> MySqlDatabase:
+    """Return a database of one of both, by the day."""
+    return todays_binlog_database
+
+
 def test_every_row_is_read_once_and_the_log_goes_on_behind_it(binlog_database: MySqlDatabase) -> None:
     fill(binlog_database)
     with driven(binlog_database) as query:
