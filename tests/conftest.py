@@ -76,18 +76,26 @@ SLOW = frozenset(
 """Directories and files in which every test needs a server, a broker or a JVM, or starts slow processes of its own."""
 LONG = frozenset(
     {
+        "architecture/test_behaviours.py",
         "architecture/test_mongodb_positions.py",
         "architecture/test_positions.py",
+        "architecture/test_repository.py",
+        "golden/test_forms.py",
+        "golden/test_positions.py",
         "servers",
         "unit/changetables/test_faults.py",
         "unit/changetables/test_windows.py",
         "unit/config/test_public_files.py",
         "unit/config/test_secrets.py",
         "unit/docs/test_messages.py",
+        "unit/metrics/test_tally.py",
+        "unit/mongodb/test_placing.py",
+        "unit/monitoring/test_exposition.py",
         "unit/sinks/test_batches.py",
         "unit/sinks/test_redis.py",
         "unit/test_house.py",
         "unit/test_record.py",
+        "unit/test_registry.py",
         "unit/test_supply.py",
         "unit/test_wheel.py",
         "unit/transforms/test_unwrap.py",
@@ -128,7 +136,10 @@ def pytest_collection_finish() -> None:
 
 
 def _is_long(path: Path) -> bool:
-    return path.is_relative_to(HERE) and path.relative_to(HERE).as_posix() in LONG
+    if not path.is_relative_to(HERE):
+        return False
+    place = path.relative_to(HERE)
+    return any(part.as_posix() in LONG for part in (place, *place.parents))
 
 
 @pytest.hookimpl(tryfirst=True)
