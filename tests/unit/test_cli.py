@@ -416,7 +416,9 @@ def test_the_end_of_a_query_ends_the_wait_for_it() -> None:
     [
         (["rnu", "f"], "invalid choice: 'rnu' (choose from 'run', "),
         (["rnu", "f"], " The nearest is run. tailrace --help shows what there is."),
-        (["run", "f", "--onec"], "unrecognized arguments: --onec. The nearest is --once. tailrace --help"),
+        (["run", "f", "--onec"], "unrecognized arguments: --onec. The nearest is --once. tailrace run --help"),
+        # an option of another command is not the nearest
+        (["remove", "f", "--once"], "unrecognized arguments: --once. tailrace remove --help"),
         (["signal", "execute-snapshto", "f"], "The nearest is execute-snapshot. tailrace signal --help shows"),
         (["check"], "the following arguments are required: FILE. tailrace check --help shows what there is."),
     ],

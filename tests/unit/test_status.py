@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tailrace.columns.table import TableId
+from tailrace.connectors.binlog.log.position import BinlogPosition
+from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.changetables.capture_history import CaptureHistory
 from tailrace.connectors.changetables.offset import DatabaseProgress, TablesOffset, TablesSnapshot
 from tailrace.connectors.mongodb.log.position import WHOLE, ChangePosition
@@ -163,6 +165,28 @@ def test_records_are_counted_whatever_an_offset_looks_like() -> None:
     line = StatusLine(find("mongodb").load_describe(), out, lambda: 0.0)
     line.update(record(1, 7, {"log": {"time": "?"}, "snapshot": {"plan": {}}}, {"log": 7}))
     assert out.getvalue() == "0 events/s · 7 in all · batch 1\n"
+
+
+@pytest.mark.parametrize(
+    ("end", "files", "lag"),
+    [
+        (("b.000007", 900, 1000), {}, 500),
+        # over files whose sizes the server has told
+        (
+            ("b.000005", 100, 200),
+            {"b.000004": 9, "b.000005": 5000, "b.000006": 300, "b.000007": 1500},
+            4800 + 300 + 1500,
+        ),
+        (("b.000005", 100, 200), {"b.000006": 300, "b.000007": 1500}, None),
+        (("b.000005", 100, 200), {}, None),
+        # the server's answer is older than the batch
+        (("b.000008", 100, 200), {}, 0),
+    ],
+)
+def test_bytes_of_lag_in_the_binary_log(end: tuple[str, int, int], files: dict[str, int], lag: int | None) -> None:
+    newest = BinlogOffset(BinlogPosition("b.000007", 1499, 1500)).to_json() | ({"files": files} if files else {})
+    describe = find("mysql").load_describe()
+    assert describe(BinlogOffset(BinlogPosition(*end)).to_json(), newest).lag_bytes == lag
 
 
 def test_the_age_of_the_newest_commit_is_the_better_lag() -> None:

@@ -41,6 +41,12 @@ def test_the_oldest_file_and_the_time_for_which_files_are_kept(binlog_database: 
         assert found.kept_s == found.lasts_s == 7200
         assert found.oldest_s is not None
         assert 0 < found.oldest_s <= began_s
+        # the end of the log, for the bytes of lag
+        files = {str(row[0]): int(row[1]) for row in binlog_database.server.execute("show binary logs")}
+        last = max(files, key=number_of)
+        assert found.newest is not None
+        assert (found.newest["log"]["file"], found.newest["files"].keys()) == (last, files.keys())
+        assert 4 < found.newest["log"]["end"] <= files[last]
     with setting(binlog_database, "binlog_expire_logs_seconds", 0):
         assert retention(configured(binlog_database)).lasts_s is None
 
