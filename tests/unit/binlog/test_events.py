@@ -13,7 +13,7 @@ import pytest
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors.binlog.log import events, faults, indexing
 from tailrace.connectors.binlog.log.gtids import MariadbGtids, MysqlGtids
-from tailrace.connectors.binlog.log.identity import ServerIdentity, counts_alone
+from tailrace.connectors.binlog.log.identity import ServerIdentity, counts_alone, demand_rows
 from tailrace.connectors.binlog.log.indexed_run import IndexedRun
 from tailrace.connectors.binlog.log.indexing import Indexer, LogReplaced
 from tailrace.connectors.binlog.log.position import BinlogPosition
@@ -528,3 +528,11 @@ def test_an_event_before_the_format_is_refused() -> None:
     log.transaction(1, 1)
     with pytest.raises(DecodeError, match="begins with an event of the type 123"):
         read(log)
+
+
+def test_a_log_that_tells_no_positions_is_refused() -> None:
+    """MariaDB 12.3 can keep its log in InnoDB, in files that are read by ids alone."""
+    given = {"log_bin": "ON", "binlog_format": "ROW", "binlog_storage_engine": ""}
+    demand_rows(given)
+    with pytest.raises(PrerequisiteError, match="binlog_storage_engine"):
+        demand_rows(given | {"binlog_storage_engine": "innodb"})

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _WANTED = (
     "version", "log_bin", "binlog_format", "binlog_row_image", "server_uuid", "server_id", "gtid_mode", "gtid_purged",
     "gtid_executed", "gtid_binlog_pos", "hostname", "port", "wsrep_on", "wsrep_gtid_mode",
+    "binlog_storage_engine",
 )  # fmt: skip
 
 
@@ -103,3 +104,16 @@ def demand_rows(given: Mapping[str, str]) -> None:
         raise PrerequisiteError(
             f"The server logs statements instead of rows (binlog_format={form}).", "Set binlog_format=ROW."
         )
+    if engine := given.get("binlog_storage_engine"):
+        raise PrerequisiteError(in_engine(engine), IN_FILES)
+
+
+IN_FILES = (
+    "Leave binlog_storage_engine out of the server's configuration, or read from a replica without it; then begin with "
+    "another checkpoint."
+)
+
+
+def in_engine(engine: str) -> str:
+    """Return what is wrong with a log that a storage engine keeps (MariaDB 12.3): its files tell no positions."""
+    return f"The server keeps its binary log in {engine} (binlog_storage_engine), where transactions have no positions."

@@ -18,7 +18,7 @@ from tailrace.config.filters import table_name
 from tailrace.connectors import advice, findings
 from tailrace.connectors.binlog.dialect import MYSQL
 from tailrace.connectors.binlog.log.form import form_of
-from tailrace.connectors.binlog.log.identity import counts_alone
+from tailrace.connectors.binlog.log.identity import IN_FILES, counts_alone, in_engine
 from tailrace.connectors.binlog.log.position import BinlogPosition
 from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.binlog.schema import catalog
@@ -42,7 +42,7 @@ _VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "server_id", "gtid_mode",
     "log_slave_updates", "log_replica_updates", "binlog_expire_logs_seconds", "expire_logs_days",
     "binlog_rows_query_log_events", "binlog_annotate_row_events", "innodb_autoinc_lock_mode", "wsrep_on",
-    "wsrep_gtid_mode",
+    "wsrep_gtid_mode", "binlog_storage_engine",
 )  # fmt: skip
 _TRANSACTIONAL = ("INNODB", "NDB", "NDBCLUSTER", "ROCKSDB", "TOKUDB", "")
 _DAY = 86_400
@@ -183,6 +183,9 @@ class _Inspection:
                 f"binlog_format is {self.of['binlog_format']}: the log has statements instead of rows.",
                 "SET GLOBAL binlog_format = ROW, and in the configuration; sessions that are open keep theirs.",
             )  # fmt: skip
+        elif engine := self.of.get("binlog_storage_engine"):
+            yield Finding("error", "log", in_engine(engine), IN_FILES)
+            return
         else:
             yield Finding("ok", "log", "The binary log has rows.")
         yield from self._images()
