@@ -12,6 +12,7 @@ from tailrace.config import Config, TableFilter
 from tailrace.config.filters import lists_text
 from tailrace.connectors.binlog.log.position import ChangeContext
 from tailrace.connectors.binlog.log.schema_changes import SchemaChangesTask
+from tailrace.connectors.binlog.log_session import parallelism
 from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.binlog.schema.definition import Name
 from tailrace.connectors.binlog.schema.definitions import State
@@ -53,7 +54,6 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         connect: Callable[[], Connection[Any]],
         admit: Callable[[TableSchema], TableSchema],
         place: Callable[[Point, str, BinlogOffset], BinlogPosition],
-        parallelism: int,
         runtime: Runtime,
         latest: Callable[[], RowOrigin | None],
         late: Callable[[BinlogOffset], Iterable[Name]],
@@ -62,9 +62,9 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         self._config, self._settings = config, settings
         self._runtime = runtime
         self._place, self._latest, self._late = place, latest, late
-        self._parallelism = parallelism
+        self._parallelism = parallelism(config)
         self._make: Callable[[], TableSnapshots] = lambda: TableSnapshots(
-            config, settings, tables, connect, admit, parallelism, runtime, altered
+            config, settings, tables, connect, admit, self._parallelism, runtime, altered
         )
         self._chunks = self._make()
         # the tables of a blocking snapshot that has to be tried again, and when that is worth a warning

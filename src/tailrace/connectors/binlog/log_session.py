@@ -74,8 +74,8 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
     """The log that `feed` reads. `schema_task` makes the task that delivers records of schema changes; `present` reads
     rows as they are now, for values that the log does not carry.
 
-    The feed reads the tables of which the log's first offset tells, so other `commands` need another session. `late`
-    are the tables that edited lists have added since that offset.
+    The feed reads the tables of which the log's first offset tells, so other `commands` need another session.
+    `listed` are the tables that edited lists have added since that offset.
     """
 
     windows: Any = None
@@ -92,7 +92,6 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         schema_task: Callable[[Sequence[tuple[bytes, ChangeContext]], EventSettings], Task],
         runtime: Runtime,
         commands: TableCommands = NO_COMMANDS,
-        late: Collection[Name] = (),
     ) -> None:
         memory, disk = feed.settings.memory_limit, feed.settings.disk_limit
         super().__init__(
@@ -110,7 +109,8 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         self._processors = processors(config).processors
         self._committed = feed.start
         self._commands = commands
-        self._lists, self._listed = lists_text(config), late
+        self._lists = lists_text(config)
+        self.listed: Collection[Name] = ()
 
     def fits(self, since: BinlogOffset) -> bool:
         return since.progress.commands == self._commands
@@ -195,7 +195,7 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         """Return the tables that were added and of which no snapshot has read all rows, by the definitions behind the
         batch: of a table that is made later the log has every row."""
         was, now = since.progress.commands, progress.commands
-        listed = self._listed if since.lists != self._lists else ()
+        listed = self.listed if since.lists != self._lists else ()
         found = {*since.late} | {*now.added} - {*was.added} | {*was.removed} | {*listed}
         if not found:
             return ()

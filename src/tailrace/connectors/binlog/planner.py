@@ -24,7 +24,7 @@ from tailrace.connectors.binlog.log.row_log import BinlogRowLog
 from tailrace.connectors.binlog.log.schema_changes import task as schema_task
 from tailrace.connectors.binlog.log.statements import LogEnd, statements
 from tailrace.connectors.binlog.log.takeover import position_of
-from tailrace.connectors.binlog.log_session import BinlogLogSession, parallelism
+from tailrace.connectors.binlog.log_session import BinlogLogSession
 from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.catalog import quoted
@@ -126,7 +126,6 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
             lambda: outside.connect(config, limited=False),
             self._names.admit,
             self._placed,
-            parallelism(config),
             outside.runtime,
             lambda: None if self.incremental is None else self.incremental.latest,
             self._late,
@@ -363,10 +362,12 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         sessions = Sessions(lambda: self._outside.connect(config, dump=True), identify)
         reader = replace(ReaderSettings.of(config), server_id=server_id(config))
         feed = BinlogFeed(reader, sessions, indexer, self._outside.runtime, None if until is None else until.log)
+        listed = self._late(since)
         session = BinlogLogSession(
             feed, config, settings, self._form, definitions, self.incremental, lambda: PresentRows(config), schema_task,
-            self._outside.runtime, self._commands, self._late(since),
+            self._outside.runtime, self._commands,
         )  # fmt: skip
+        session.listed = listed
         session.start()
         return session
 
