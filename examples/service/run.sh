@@ -2,10 +2,17 @@
 # Runs a pipeline for a supervisor that restarts after every failure. After a code that a restart does not change it
 # ends with 0, so that the container stays stopped; the log has the error.
 
+stopped=
+early=
+# until the number of the process is known
+trap 'early=1' TERM INT
 tailrace run "$@" &
 run=$!
-stopped=
 trap 'stopped=1; kill -TERM "$run"' TERM INT
+if [ -n "$early" ]; then
+  stopped=1
+  kill -TERM "$run"
+fi
 wait "$run"
 code=$?
 # a signal ends a wait before the run has ended

@@ -48,7 +48,7 @@ DAY = {
     "mongodb-signalling": Share(25, 25),
     "mongodb-tailing": Share(25, 25),
     "changetables": Share(170, 85, 2, 20, (-1.0, 0.5)),
-    "binlog": Share(65, 65, 2, 20, (-1.0, 0.5)),
+    "binlog": Share(60, 60, 2, 20, (-1.0, 0.5)),
     "binlog-altering": Share(20, 20),
     "binlog-returning": Share(10, 10),
     "binlog-refusing": Share(5, 5),

@@ -75,6 +75,17 @@ def test_the_containers_script_passes_a_stop_on_and_waits(tmp_path: Path) -> Non
     assert running.wait() == 0
 
 
+def test_a_stop_that_comes_before_the_run_has_begun_is_passed_on(tmp_path: Path) -> None:
+    command = tmp_path / "tailrace"
+    # the run stops the script, which has perhaps not set anything yet, and then waits for its own end
+    command.write_text("#!/bin/sh\ntrap 'exit 0' TERM\nkill -TERM $PPID\nwhile :; do sleep 0.05; done\n")
+    command.chmod(0o755)
+    path = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    given = ["sh", str(SERVICE / "run.sh"), "f"]
+    for _ in range(20):
+        assert subprocess.run(given, env=path, timeout=60, check=False).returncode == 0
+
+
 def test_the_files_for_containers_name_what_is_there() -> None:
     compose = (SERVICE / "compose.yaml").read_text()
     image = (SERVICE / "Dockerfile").read_text()
