@@ -76,6 +76,7 @@ PARTS: Sequence[Part] = (
             "integration/test_altered_tables.py",
             "integration/test_coverage.py",
             "integration/test_moments.py",
+            "integration/test_rereads.py",
             "integration/test_table_crashes.py",
             "integration/test_table_formats.py",
             "integration/test_tables.py",

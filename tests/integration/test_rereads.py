@@ -207,7 +207,20 @@ class PostgresSource(Source):
         self.write("drop table t")
 
 
-SOURCES = [MYSQL_8, MARIADB_11, "sqlserver", "db2", MYSQL_57, MARIADB_10]
+SOURCES: list[Version | str] = [MYSQL_8, MARIADB_11, "sqlserver", "db2", MYSQL_57, MARIADB_10]
+WHERE: Mapping[str, list[Version | str]] = {
+    "altered": SOURCES,
+    "unknown": [one for one in SOURCES if one != "db2"],
+    "dropped": [*SOURCES, "postgres"],
+}
+"""The sources of each test."""
+TODAY = by_day([(test, which) for test, sources in WHERE.items() for which in sources], 18)
+"""The tests of this run with their sources: one of them, and all in a full run."""
+
+
+def sources(test: str) -> list[Any]:
+    """Return the sources of a test, those marked that are not today's."""
+    return [which if (test, which) in TODAY else pytest.param(which, marks=pytest.mark.full) for which in WHERE[test]]
 
 
 def source_of(which: Version | str, request: pytest.FixtureRequest) -> Source:
@@ -266,7 +279,7 @@ def equals(source: Source, shop: Shop, columns: str) -> None:
     assert shop.rows(source.name, columns) == [tuple(row) for row in found]
 
 
-@pytest.mark.parametrize("which", by_day(SOURCES, 6), ids=named)
+@pytest.mark.parametrize("which", sources("altered"), ids=named)
 def test_altered_columns_are_read_again(make: Make, monkeypatch: pytest.MonkeyPatch, which: Version | str) -> None:
     """A new column has values that the log lacks, and another column gets a type that does not widen."""
     source, shop = make(which)
@@ -283,7 +296,7 @@ def test_altered_columns_are_read_again(make: Make, monkeypatch: pytest.MonkeyPa
     equals(source, shop, "id, v, w, n")
 
 
-@pytest.mark.parametrize("which", by_day([one for one in SOURCES if one != "db2"], 5), ids=named)
+@pytest.mark.parametrize("which", sources("unknown"), ids=named)
 def test_unknown_values_are_read_again(make: Make, monkeypatch: pytest.MonkeyPatch, which: Version | str) -> None:
     """The table has rows that the query has not read, and an update leaves a value of such a row out of the log."""
     source, shop = make(which, source_snapshot_mode="no_data")
@@ -296,7 +309,7 @@ def test_unknown_values_are_read_again(make: Make, monkeypatch: pytest.MonkeyPat
     equals(source, shop, "id, v, w")
 
 
-@pytest.mark.parametrize("which", by_day([*SOURCES, "postgres"], 7), ids=named)
+@pytest.mark.parametrize("which", sources("dropped"), ids=named)
 def test_a_table_that_is_dropped_before_it_is_read_again(
     make: Make, caplog: pytest.LogCaptureFixture, which: Version | str
 ) -> None:
