@@ -56,7 +56,8 @@ def test_latest_follows_its_source(lake: Callable[..., Lake], database: Database
     )
     made.run()
     made.equals("t")
-    assert len(writes(made.path / "public.t", "Overwrite")) == 3
+    # a batch is written in two where the type of a column, or the key, changes
+    assert len(writes(made.path / "public.t", "Overwrite")) == 4
 
 
 @pytest.mark.full

@@ -24,7 +24,7 @@ from tailrace.process.installation import pip_install
 _MOST_BYTES = 1 << 20
 
 LEFT_OUT = "its message is not shown, because it may have a secret in it"
-"""What stands for a message of a server or a driver in which a secret cannot be told from other words."""
+"""The text in the place of a message of a server or a driver, if a secret in it cannot be told from other words."""
 
 _LONG = 8
 

@@ -1,4 +1,4 @@
-"""What a file system says when a sink's directory is looked at becomes an error that names it."""
+"""A failure of the file system becomes an error that names the sink's directory."""
 
 from __future__ import annotations
 
