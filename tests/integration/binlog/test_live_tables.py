@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,10 @@ class Query:
         self.planner = self.start()
 
     def step(self, commit: bool = True) -> bool:
-        """Plan a batch, unless one is planned, and read it. A batch that is read again must have the same changes."""
+        """Plan a batch, unless one is planned, and read it.
+
+        A batch that is read again must have the same changes, in the same order for each table.
+        """
         if self.planned is None:
             end = self.planner.latest_offset(self.committed, self.max_rows, None)
             if end == self.committed:
@@ -74,6 +78,8 @@ class Query:
             for one in rows
             if one["op"] in ("c", "u", "d")
         ]
+        # tables follow each other in the order in which the planner has met them, which another planner may not share
+        found.sort(key=itemgetter(0))
         assert self.planned_rows is None or found == self.planned_rows
         self.planned_rows = found
         if commit:
@@ -153,11 +159,8 @@ def make(database: MySqlDatabase) -> Iterator[Make]:
 @pytest.mark.parametrize("killed_after", by_day(range(6), 3))
 @pytest.mark.parametrize("is_followed", [False, True])
 def test_a_table_is_added_whenever_the_process_is_killed(
-    database: MySqlDatabase, make: Make, request: pytest.FixtureRequest, is_followed: bool, killed_after: int
+    database: MySqlDatabase, make: Make, is_followed: bool, killed_after: int
 ) -> None:
-    if is_followed and killed_after == 2:
-        # open fault: seldom, the batch that is planned again has one row more at its begin
-        request.applymarker(pytest.mark.xfail(strict=False, reason="a window's batch may differ when planned again"))
     # with records of schema changes the definitions of all tables are followed, else those of captured ones
     query = make(include_schema_changes=str(is_followed).lower())
     query.settle()
