@@ -258,17 +258,12 @@ class IndexedRun(Protocol[P, Taken_co]):
     def cut(self, row: int, start: P, /) -> P:
         """Return the position after `row`, even within a transaction, for a batch that begins at `start`."""
 
-    @property
-    def end_rows(self) -> Int64s | None:
-        """The number of rows before the end of each transaction that ends in the run; None if the log does not tell."""
-        return None
+    def sizes_between_ends(self) -> Int64s | None:
+        """Return the bytes of the rows before the first end of a transaction, between each two, and after the last.
 
-    def sizes_between_ends(self) -> Int64s:
-        """Return the bytes of the rows before the first of these ends, between each two of them, and after the last.
-
-        Only called for a run with `end_rows`.
+        The array is a new one. None if the log does not tell where transactions end.
         """
-        raise NotImplementedError
+        return None
 
     def leads_to(self, before: P, /) -> P:
         """Return the position up to which the log has been read with this run; without it, that was `before`.

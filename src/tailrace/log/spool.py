@@ -266,22 +266,13 @@ class Spool(Generic[P, Taken]):
 
     def _count(self, run: IndexedRun[P, Taken]) -> None:
         """Count the transactions that end in a run, and keep the size of the largest one."""
-        ends = run.end_rows
-        if ends is None:
+        sizes = run.sizes_between_ends()
+        if sizes is None:
             return
-        count, whole = len(ends), run.size(0, len(run))
-        self.transactions = (self.transactions or 0) + count
-        most = self.transaction_bytes or 0
-        if not count:
-            self._open_bytes += whole
-            most = max(most, self._open_bytes)
-        else:
-            # no transaction is larger than all that there is: most runs need no closer look
-            if self._open_bytes + whole > most:
-                sizes = run.sizes_between_ends()
-                most = max(most, self._open_bytes + int(sizes[0]), int(sizes[1:].max()))
-            self._open_bytes = run.size(int(ends[-1]), len(run))
-        self.transaction_bytes = most
+        sizes[0] += self._open_bytes
+        self._open_bytes = int(sizes[-1])
+        self.transactions = (self.transactions or 0) + len(sizes) - 1
+        self.transaction_bytes = max(self.transaction_bytes or 0, int(sizes.max()))
 
     def _hold(self, held: _Held[P, Taken]) -> None:
         if held.place is None and self._held and self._held[-1].place is None:
