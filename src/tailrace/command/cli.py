@@ -97,7 +97,7 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors name the nearest word that is known, and the way to see them all."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse as usual, but refuse unknown arguments at once: here it is known what the command takes."""
+        """Parse the arguments of one command; end with an error that names those which it does not take."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")

@@ -30,12 +30,12 @@ _LONG = 8
 
 
 def without_secrets(text: str, secrets: Iterable[str | None], named: Iterable[str | None] = ()) -> str:
-    """Return a message of a server or a driver that shows no secret, and is no riddle either.
+    """Return a message of a server or a driver without the secrets in it.
 
-    A secret that no message has by chance becomes `***`. One that may be a word of the message, as it has letters or
-    digits alone or less than four signs, would show itself by its gap: if it stands there as a word, or if it is long,
-    the result is LEFT_OUT. Within longer words a short one is only a part of them, such as `a` in `database`. `named`
-    are texts that messages name anyway, such as the user: a secret that is the same as one of them is not looked for.
+    A secret that no message has by chance becomes `***`. A secret of letters or digits alone, or of less than four
+    characters, may be an ordinary word of the message, and a gap would give it away: if it stands there as a word, or
+    if it is long, the result is LEFT_OUT. A short one within a longer word, such as `a` in `database`, stays. So does a
+    secret that equals one of `named`, the texts that messages name anyway, such as the user.
     """
     shown = set(named)
     for secret in sorted({one for one in secrets if one} - shown, key=len, reverse=True):
@@ -49,7 +49,7 @@ def without_secrets(text: str, secrets: Iterable[str | None], named: Iterable[st
 
 
 def _is_word(secret: str, text: str) -> bool:
-    """Return True if a secret stands in a text without a letter or digit that goes on with it."""
+    """Return True if a secret stands in a text as a whole word."""
     before = r"(?<!\w)" if re.match(r"\w", secret) else ""
     after = r"(?!\w)" if re.match(r"\w", secret[-1]) else ""
     return re.search(f"{before}{re.escape(secret)}{after}", text) is not None
