@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tailrace.columns.table import Column, TableId, TableSchema
 
@@ -37,8 +38,11 @@ class SchemaChanges:
 
 
 def kinds(before: TableSchema, after: TableSchema) -> list[str]:
-    """Return the kind of each difference between two descriptions of a table: `add`, `drop`, `rename` and `type` for a
-    column, `key` for the key, and `other` for anything else, such as a default."""
+    """Return the kind of each difference between two descriptions of a table.
+
+    They are `add`, `drop` and `rename` for a column; `widen` or `narrow` for a type that holds more or fewer values of
+    the same kind, `type` for any other type; `key` for the key, and `other` for anything else, such as a default.
+    """
     if (before.columns, before.key) == (after.columns, after.key):
         return []
     old, new = _by_identity(before.columns), _by_identity(after.columns)
@@ -51,7 +55,7 @@ def kinds(before: TableSchema, after: TableSchema) -> list[str]:
         if was.name != column.name:
             found.append("rename")
         if _type(was) != _type(column):
-            found.append("type")
+            found.append(_direction(was, column))
     if before.key != after.key:
         found.append("key")
     return found or ["other"]
@@ -60,6 +64,78 @@ def kinds(before: TableSchema, after: TableSchema) -> list[str]:
 def _by_identity(columns: Iterable[Column]) -> Mapping[int | str, Column]:
     """Return the columns by what survives a rename; by their names if the database numbers no columns."""
     return {column.number or column.name: column for column in columns}
+
+
+_FAMILIES = (
+    ("tinyint", "smallint", "mediumint", "int", "bigint"),
+    ("float4", "float8"),
+    ("char", "varchar", "text"),
+    ("nchar", "nvarchar"),
+    ("binary", "varbinary"),
+)
+"""Types of which each holds the values of those before it, if it has no length."""
+
+_SAME = {
+    "int2": "smallint", "int4": "int", "integer": "int", "int8": "bigint", "real": "float4", "double": "float8",
+    "bpchar": "char",
+}  # fmt: skip
+"""Types of several databases by the name that they have in `_FAMILIES`."""
+
+_DECIMALS = ("numeric", "decimal")
+
+
+def _direction(before: Column, after: Column) -> str:
+    """Return `widen` if `after` is known to hold all values of `before`, `narrow` for the reverse, else `type`."""
+    for kind, one, other in (("widen", before, after), ("narrow", after, before)):
+        if _holds(other, one):
+            return kind
+    return "type"
+
+
+def _holds(wide: Column, narrow: Column) -> bool:
+    """Return True if the type of `wide` is known to hold every value of the type of `narrow`."""
+    if wide.type_name == narrow.type_name and wide.enum_labels and narrow.enum_labels:
+        return wide.enum_labels[: len(narrow.enum_labels)] == narrow.enum_labels
+    large, small = _Declaration.of(wide), _Declaration.of(narrow)
+    if large.attributes != small.attributes:
+        return False
+    if large.name == small.name in _DECIMALS and large.length > 0 and small.length > 0:
+        return 0 <= large.scale - small.scale <= large.length - small.length
+    ranks = [family.index(large.name) - family.index(small.name)
+             for family in _FAMILIES if {large.name, small.name} <= {*family}]  # fmt: skip
+    is_ranked = ranks[0] >= 0 if ranks else large.name == small.name
+    return is_ranked and (large.length < 0 or 0 <= small.length <= large.length)
+
+
+@dataclass(frozen=True, slots=True)
+class _Declaration:
+    """A declared type: its length or digits, -1 without any, its scale, and attributes such as `unsigned`."""
+
+    name: str
+    length: int
+    scale: int
+    attributes: str
+
+    @classmethod
+    def of(cls, column: Column) -> _Declaration:
+        # a database names a type as it is declared, or has its numbers in the modifier
+        found = _DECLARED.fullmatch(column.type_name.lower())
+        if found is None:
+            return cls(column.type_name, column.modifier, 0, "")
+        name = _SAME.get(found["name"], found["name"])
+        length, scale = column.modifier, 0
+        if found["length"]:
+            length, scale = int(found["length"]), int(found["scale"] or 0)
+        elif name in _DECIMALS and length > 0:
+            # precision << 16 | scale, and perhaps a constant that is the same for all
+            length, scale = length >> 16, length & 0xFFFF
+        # the length of an integer is the width of its display
+        return cls(name, -1 if name in _FAMILIES[0] else length, scale, found["attributes"] or "")
+
+
+_DECLARED = re.compile(
+    r"(?P<name>[^(]+?) *(?:\((?P<length>\d+)(?:, *(?P<scale>\d+))?\))?(?: (?P<attributes>(?:unsigned|char|collate).*))?"
+)
 
 
 def _type(column: Column) -> Column:
