@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import uuid
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from openlineage.client.client import OpenLineageClient
@@ -85,6 +87,20 @@ def states(kept: Kept) -> list[str]:
 
 # --- the form of events -----------------------------------------------------------------------------------------------
 
+FACETS: dict[str, tuple[str, Sequence[str], dict[str, Sequence[str]]]] = {
+    "processing_engine": ("ProcessingEngineRunFacet", ["version", "name", "openlineageAdapterVersion"], {}),
+    "errorMessage": ("ErrorMessageRunFacet", ["message", "programmingLanguage"], {}),
+    "documentation": ("DocumentationJobFacet", ["description"], {}),
+    "ownership": ("OwnershipJobFacet", [], {"owners": ["name", "type"]}),
+    # the client tags the run with itself
+    "tags": ("Tags(Job|Run)Facet", [], {"tags": ["key", "value", "source"]}),
+    "jobType": ("JobTypeJobFacet", ["processingType", "integration", "jobType"], {}),
+    "datasetType": ("DatasetTypeDatasetFacet", ["datasetType"], {}),
+    "schema": ("SchemaDatasetFacet", [], {"fields": ["name", "type"]}),
+}
+"""Of each facet: the name of its schema in OpenLineage's specification, its texts, and its lists with their members'
+texts."""
+
 
 def demand_sound(event: dict[str, Any]) -> None:
     """Assert what the specification's schema demands of a RunEvent, its datasets and its facets."""
@@ -98,9 +114,15 @@ def demand_sound(event: dict[str, Any]) -> None:
         assert isinstance(one["namespace"], str)
         assert one["name"]
     for of in (event["run"], event["job"], *datasets):
-        for facet in of.get("facets", {}).values():
-            assert {"_producer", "_schemaURL"} <= facet.keys()
-            assert "://" in facet["_producer"]
+        for name, facet in of.get("facets", {}).items():
+            assert all(urlsplit(facet[field]).scheme for field in ("_producer", "_schemaURL"))
+            if name not in FACETS:
+                continue
+            kind, required, members = FACETS[name]
+            assert re.search(rf"#/\$defs/{kind}$", facet["_schemaURL"])
+            assert all(isinstance(facet[field], str) for field in required)
+            for field, needed in members.items():
+                assert all(isinstance(member[inner], str) for member in facet[field] for inner in needed)
 
 
 def test_a_run_is_started_running_and_complete(tables: Sequence[TableSchema], tmp_path: Path) -> None:
