@@ -42,7 +42,7 @@ def watched(folder: Path, tables: Sequence[str]) -> Observation:
     held = (PausedTable(Collection("public", "prices"), Cursor(("7",), ("9",), 3)),)
     commands = TableCommands(added=(("public", "prices"),))
     offset = PostgresOffset(progress=Progress(state=running, held=held, commands=commands)).to_json()
-    snapshot = {"table": "public.orders", "rows": 61_000, "of": 90_000, "waiting": 0, "paused": False}
+    snapshot = {"table": "public.orders", "rows": 61_000, "of": 90_000, "waiting": [], "paused": False}
     for step in range(120):
         clock.now += 30
         newest_us = int((clock.now - 1.5 - step % 4) * 1e6)

@@ -16,8 +16,8 @@ CHUNKS = [("public.t", 3), ("public.u", 1), ("s.v", 1)]
 
 
 def test_the_planners_own_figures_come_first() -> None:
-    entry = {"table": "public.t", "rows": 1200, "of": 5000, "waiting": 2, "paused": True}
-    told = TableProgress("public.t", 1200, 5000, "rows", 2, True)
+    entry = {"table": "public.t", "rows": 1200, "of": 5000, "waiting": ["public.w", "s.x"], "paused": True}
+    told = TableProgress("public.t", 1200, 5000, "rows", ("public.w", "s.x"), True)
     assert tables({}, {"snapshot": entry}, CHUNKS, 1) == (told,)
     two = [entry, {"table": "public.u", "rows": 0}]
     assert tables({}, {"snapshot": two}, CHUNKS, 1) == (told, TableProgress("public.u", 0, None))
@@ -36,6 +36,7 @@ def test_what_is_no_figure_is_passed_over(odd: Any) -> None:
 def test_an_initial_snapshot_tells_its_chunks(done: int, table: str, chunks: tuple[int, int]) -> None:
     (found,) = tables({}, {"log": {}}, CHUNKS, done)
     assert (found.table, (found.done, found.of), found.unit) == (table, chunks, "chunks")
+    assert found.waiting == tuple(name for name, _ in CHUNKS[[name for name, _ in CHUNKS].index(table) + 1 :])
     assert tables({}, {}, CHUNKS, 5) == ()
 
 
@@ -43,7 +44,7 @@ def test_an_incremental_snapshot_tells_its_rows() -> None:
     collections = Collection("public", "t", "id > 1"), Collection("public", "u")
     state = IncrementalSnapshot("1", collections, Cursor(("7",), ("9",), 700), paused=True)
     assert tables({"progress": {"state": state.to_json()}}, {}) == (
-        TableProgress("public.t", 700, None, "rows", 1, True),
+        TableProgress("public.t", 700, None, "rows", ("public.u",), True),
     )
 
 
@@ -58,7 +59,7 @@ def test_the_pace_is_that_since_a_table_was_first_seen() -> None:
 
 
 def test_figures_in_words() -> None:
-    one = TableProgress("public.t", 1200, 5000, waiting=1)
+    one = TableProgress("public.t", 1200, 5000, waiting=("public.u",))
     assert described(one, 600) == "public.t 1,200 of 5,000 rows · 600 rows/s · 6 s left · 1 more table"
     assert described(one, 1) == "public.t 1,200 of 5,000 rows · 1 rows/s · 63 min left · 1 more table"
     assert described(TableProgress("t", 7, None), 0) == "t 7 rows"

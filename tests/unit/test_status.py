@@ -52,8 +52,8 @@ def tables(*names: str, position: bytes = LSN, **changes: Any) -> Offset:
 PLANNED = SnapshotPlan((PlannedTable("public", "t", 25), PlannedTable("public", "u", 1)), 10)
 COLLECTIONS = planned([(("shop", "orders"), ["AA==", "AB=="]), (("shop", "notes"), [])])
 STATE = IncrementalSnapshot("1", (Collection("s", "t"), Collection("s", "u")), Cursor(("7",), ("9",), 700))
-INCREMENTAL = (TableProgress("s.t", 700, None, "rows", 1),)
-ROWS = {"snapshot": {"table": "dbo.b", "rows": 12, "of": 50, "waiting": 1}}
+INCREMENTAL = (TableProgress("s.t", 700, None, "rows", ("s.u",)),)
+ROWS = {"snapshot": {"table": "dbo.b", "rows": 12, "of": 50, "waiting": ["dbo.c"]}}
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,8 @@ ROWS = {"snapshot": {"table": "dbo.b", "rows": 12, "of": 50, "waiting": 1}}
         (
             "postgres", postgres(snapshot=PostgresProgress(PLANNED, SnapshotOrigin(1, 2, 3), 2)), {},
             SourceStatus(
-                "1/20", snapshot=SnapshotStatus(2, 4), tables=(TableProgress("public.t", 2, 3, "chunks", 1),)
+                "1/20", snapshot=SnapshotStatus(2, 4),
+                tables=(TableProgress("public.t", 2, 3, "chunks", ("public.u",)),),
             ),
         ),
         ("postgres", postgres(progress=Progress(STATE)), {}, SourceStatus("1/20", tables=INCREMENTAL, whole=True)),
@@ -87,13 +88,14 @@ ROWS = {"snapshot": {"table": "dbo.b", "rows": 12, "of": 50, "waiting": 1}}
         (
             "mongodb", mongodb(snapshot=MongoProgress(COLLECTIONS, ChangePosition(AT), 1)), {},
             SourceStatus(
-                "1558965515:6", snapshot=SnapshotStatus(1, 4), tables=(TableProgress("shop.orders", 1, 3, "chunks", 1),)
+                "1558965515:6", snapshot=SnapshotStatus(1, 4),
+                tables=(TableProgress("shop.orders", 1, 3, "chunks", ("shop.notes",)),),
             ),
         ),
         (
             "mongodb", mongodb(snapshot=MongoProgress(COLLECTIONS, ChangePosition(AT), 3)), {},
             SourceStatus(
-                "1558965515:6", snapshot=SnapshotStatus(3, 4), tables=(TableProgress("shop.notes", 0, 1, "chunks", 0),)
+                "1558965515:6", snapshot=SnapshotStatus(3, 4), tables=(TableProgress("shop.notes", 0, 1, "chunks"),)
             ),
         ),
         (
@@ -119,7 +121,7 @@ ROWS = {"snapshot": {"table": "dbo.b", "rows": 12, "of": 50, "waiting": 1}}
             "sqlserver", tables(snapshot=TablesSnapshot(TABLES, 5, place=1)), ROWS,
             SourceStatus(
                 "00000025000000D98000",
-                snapshot=SnapshotStatus(1, 3, "tables"), tables=(TableProgress("dbo.b", 12, 50, "rows", 1),),
+                snapshot=SnapshotStatus(1, 3, "tables"), tables=(TableProgress("dbo.b", 12, 50, "rows", ("dbo.c",)),),
             ),
         ),
         ("sqlserver", tables(snapshot=TablesSnapshot(TABLES, 5, place=3)), {}, SourceStatus("00000025000000D98000")),

@@ -3,10 +3,10 @@
 Each connector reads its own offsets: its descriptor names the function. A planner that knows more than the offsets puts
 it beside the position into the result of `Planner.status`, which Spark reports as `latestOffset`:
 
-    {"log": {…}, "snapshot": {"table": "public.t", "rows": 1200, "of": 5000, "waiting": 2, "paused": false}}
+    {"log": {…}, "snapshot": {"table": "public.t", "rows": 1200, "of": 5000, "waiting": ["public.u"], "paused": false}}
 
 `table` is the table that is being read, `rows` the number of its rows that were read, `of` their estimated number (left
-out if unknown), `waiting` the number of tables that come after it, `paused` is true if a signal has paused the
+out if unknown), `waiting` has the names of the tables that come after it, `paused` is true if a signal has paused the
 snapshot. The last two may be left out. A list of such objects stands for tables that are read at the same time.
 """
 
@@ -27,14 +27,14 @@ Offsets = Mapping[str, Any]
 class TableProgress:
     """A table that is being read: `done` of `of` rows or chunks; `of` is None if unknown.
 
-    `waiting` counts the tables that come after it; `paused` is True if a signal has paused the snapshot.
+    `waiting` are the tables that come after it; `paused` is True if a signal has paused the snapshot.
     """
 
     table: str
     done: int
     of: int | None
     unit: Literal["rows", "chunks"] = "rows"
-    waiting: int = 0
+    waiting: tuple[str, ...] = ()
     paused: bool = False
 
 
@@ -99,7 +99,7 @@ def _reported(value: Any) -> list[TableProgress]:
                 rows,
                 of if isinstance(of, int) else None,
                 "rows",
-                waiting if isinstance(waiting, int) else 0,
+                tuple(map(str, waiting)) if isinstance(waiting, list) else (),
                 entry.get("paused") is True,
             )
         )
@@ -110,7 +110,7 @@ def _chunked(chunks: Sequence[tuple[str, int]], done: int) -> list[TableProgress
     """Return the table whose chunks are read next; none if all have been read."""
     for place, (name, count) in enumerate(chunks):
         if done < count:
-            return [TableProgress(name, done, count, "chunks", len(chunks) - place - 1)]
+            return [TableProgress(name, done, count, "chunks", tuple(after for after, _ in chunks[place + 1 :]))]
         done -= count
     return []
 
@@ -121,5 +121,6 @@ def _incremental(end: Offsets) -> list[TableProgress]:
     listed = state.get("collections")
     if not listed:
         return []
-    name = f"{listed[0][0]}.{listed[0][1]}"
-    return [TableProgress(name, int(state["rows"]), None, "rows", len(listed) - 1, bool(state.get("paused")))]
+    name, *waiting = (f"{collection[0]}.{collection[1]}" for collection in listed)
+    paused = bool(state.get("paused"))
+    return [TableProgress(name, int(state["rows"]), None, "rows", tuple(waiting), paused)]

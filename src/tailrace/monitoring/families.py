@@ -266,7 +266,7 @@ def _query(numbers: _Numbers) -> Iterator[MetricFamily]:
 def _durations(numbers: _Numbers) -> Iterator[MetricFamily]:
     own, known = numbers.own, numbers.measures["histograms"]
     durations = numbers.observation.durations
-    stages = {name: known[name] for name in ("commit_to_plan", "plan_to_task", "convert")}
+    stages = {name: found for name, found in known.items() if name != "end_to_end"}
     stages |= {name: durations[name].to_json() for name in ("write", "commit")}
     yield MetricFamily(
         "tailrace_stage_seconds", "histogram", "Durations of the stages of a batch.",
@@ -355,6 +355,8 @@ def _status(table: Mapping[str, Any], query: str) -> str:
         return "failed"
     if table["phase"] == "reading paused":
         return "paused"
+    if table["phase"] == "snapshot waiting":
+        return "failed" if query == "failed" else "waiting"
     if table["rows"] is not None:
         return "paused" if table["phase"] == "snapshot paused" else "running"
     return "done" if table["events"]["r"] else ""

@@ -55,7 +55,7 @@ class SnapshotWatch:
             self.paused_s += now - self._looked_s
         if self.is_running and not is_running:
             self.ended_s = now
-        waiting = max((one.waiting for one in status.tables), default=0)
+        waiting = max((len(one.waiting) for one in status.tables), default=0)
         self.remaining = len(status.tables) + waiting
         if status.snapshot is not None and status.snapshot.unit == "tables":
             self.remaining = max(self.remaining, status.snapshot.of - status.snapshot.done)
@@ -319,13 +319,15 @@ class Observation:
         }
 
     def _tables(self, measures: Mapping[str, Any], status: Status | None) -> list[dict[str, Any]]:
-        """Return the tables: those that a snapshot reads, then those with the most changes, and the rest as one."""
+        """Return the tables: those that a snapshot reads or comes to, then those with the most changes, and the rest as
+        one."""
         tally = measures.get("tally") or {}
         counts, quarantined = dict(tally.get("events", {})), tally.get("quarantined", {})
         reading = {} if status is None else {one.table: one for one in status.tables}
         paused = set() if status is None else set(status.commands.get("paused", ()))
         most = measures.get("most_tables", 0)
-        first = dict.fromkeys([*reading, *sorted(paused)])
+        waiting = dict.fromkeys(name for one in reading.values() for name in one.waiting[:most] if name not in reading)
+        first = dict.fromkeys([*reading, *sorted(paused), *waiting])
         ranked = sorted(counts.keys() - {OTHER}, key=lambda table: (table not in first, -sum(counts[table]), table))
         shown = [*(name for name in first if name not in counts), *ranked[:most]]
         rest = [*ranked[most:], *({OTHER} & counts.keys())]
@@ -335,7 +337,7 @@ class Observation:
         return [
             {
                 "table": table,
-                "phase": _phase(reading.get(table), table in paused),
+                "phase": _phase(reading.get(table), table in paused, table in waiting),
                 "events": dict(zip(OPS, counts.get(table, [0] * len(OPS)), strict=True)),
                 "quarantined": sum(
                     sum(quarantined.get(one, {}).values()) for one in (rest if table == OTHER else [table])
@@ -356,11 +358,11 @@ _DURATIONS = {
 """The parts of Spark's `durationMs` that make a stage."""
 
 
-def _phase(reading: TableProgress | None, is_paused: bool) -> str:
+def _phase(reading: TableProgress | None, is_paused: bool, is_waiting: bool) -> str:
     if is_paused:
         return "reading paused"
     if reading is None:
-        return "streaming"
+        return "snapshot waiting" if is_waiting else "streaming"
     return "snapshot paused" if reading.paused else "snapshot"
 
 

@@ -56,7 +56,7 @@ def described(one: TableProgress, rate: float) -> str:
         if one.of is not None and one.of > one.done:
             parts.append(f"{duration((one.of - one.done) / rate)} left")
     if one.waiting:
-        parts.append(f"{one.waiting} more {'table' if one.waiting == 1 else 'tables'}")
+        parts.append(f"{len(one.waiting)} more {'table' if len(one.waiting) == 1 else 'tables'}")
     return " · ".join(parts)
 
 

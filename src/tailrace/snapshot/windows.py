@@ -380,7 +380,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         found: dict[str, Any] = {
             "table": str(state.current),
             "rows": state.cursor.rows,
-            "waiting": len(state.collections) - 1,
+            "waiting": [str(collection) for collection in state.collections[1:]],
             "paused": state.paused,
         }
         estimate = self._estimates.get(str(state.current))

@@ -100,7 +100,7 @@ def test_a_restart_reads_at_most_the_last_window_again(database: Database, make_
     run(one, lambda q: len(reads(q)) == 12)
     told = one.planner.status()
     assert told is not None
-    assert told["snapshot"] == {"table": "public.t", "rows": 12, "waiting": 0, "paused": False, "of": 20}
+    assert told["snapshot"] == {"table": "public.t", "rows": 12, "waiting": [], "paused": False, "of": 20}
     one.kill()
     run(one, is_over)
     found = [int(row[0]) for row in reads(one)]

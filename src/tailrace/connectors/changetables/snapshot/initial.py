@@ -131,7 +131,7 @@ class TableSnapshots:
             "table": str(self._running.tables[place]),
             "rows": rows,
             "of": of if of > 0 else None,
-            "waiting": len(self._running.tables) - place - 1,
+            "waiting": [str(table) for table in self._running.tables[place + 1 :]],
             "paused": False,
         }
 
