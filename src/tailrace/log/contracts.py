@@ -50,7 +50,9 @@ class ReaderState:
     snapshot that was begun since the start; 0 if there was none, or their number is not known. `captured_tables` are
     the tables that are captured now, None if not known. `transactions` counts the transactions of which the end was
     read, `transaction_bytes` is the size of the largest one; None for a log that is not read by transactions.
-    `schema_changes` has the number of changes of tables, by table and kind (see `SchemaChanges`).
+    `planned_read_s` is the time, in s since 1970, at which the last changes of the batch that was planned last were
+    read; None for a log that is not read ahead. `schema_changes` has the number of changes of tables, by table and kind
+    (see `SchemaChanges`).
     """
 
     is_connected: bool = False
@@ -63,6 +65,7 @@ class ReaderState:
     captured_tables: int | None = None
     transactions: int | None = None
     transaction_bytes: int | None = None
+    planned_read_s: float | None = None
     schema_changes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def after(self, before: ReaderState) -> ReaderState:

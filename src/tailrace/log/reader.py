@@ -92,6 +92,7 @@ class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
         return ReaderState(
             self._is_connected, dict(self._setbacks), spool.put_bytes, spool.size, spool.limit,
             transactions=spool.transactions, transaction_bytes=spool.transaction_bytes,
+            planned_read_s=spool.planned_read_s,
         )  # fmt: skip
 
     def check(self) -> None:

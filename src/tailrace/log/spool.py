@@ -146,10 +146,14 @@ JOINED_ROWS = 1024
 
 @dataclass(frozen=True, slots=True)
 class _Held(Generic[P, Taken]):
-    """A run and the size of its raw bytes. If the bytes are on disk, at `place`, the run itself has none."""
+    """A run, the size of its raw bytes, and the time, in s since 1970, at which the last of them came.
+
+    If the bytes are on disk, at `place`, the run itself has none.
+    """
 
     run: IndexedRun[P, Taken]
     size: int
+    read_s: float
     place: FilePlace | None
 
     def loaded(self, spill: Spill, first: int, last: int) -> IndexedRun[P, Taken]:
@@ -178,6 +182,7 @@ class Spool(Generic[P, Taken]):
         self._is_refused = False
         self._reached = start
         self._required: P | None = None
+        self._runtime = runtime
         self._changed = runtime.condition()
         # bytes put here since the start
         self.put_bytes = 0
@@ -186,6 +191,8 @@ class Spool(Generic[P, Taken]):
         self.transaction_bytes: int | None = None
         # the bytes of the transaction that is not over
         self._open_bytes = 0
+        # when the last run of the batch that was planned last was put here, in s since 1970; None before the first
+        self.planned_read_s: float | None = None
         # counts the changes, for callers that have looked and are going to wait
         self.version = 0
 
@@ -260,7 +267,7 @@ class Spool(Generic[P, Taken]):
                 self._count(whole)
             if is_wanted:
                 self.put_bytes += size
-                self._hold(_Held(run, size, place))
+                self._hold(_Held(run, size, self._runtime.time_ns() / 1e9, place))
             self._reached = reached
             self._notify()
 
@@ -283,7 +290,7 @@ class Spool(Generic[P, Taken]):
                     self._held.pop()
                     self._bytes -= last.size
                     self._in_memory -= last.size
-                    held = _Held(joined, int(joined.data.nbytes), None)
+                    held = _Held(joined, int(joined.data.nbytes), held.read_s, None)
         self._held.append(held)
         self._bytes += held.size
         self._in_memory += 0 if held.place else held.size
@@ -334,19 +341,23 @@ class Spool(Generic[P, Taken]):
         returns `start` if the limits have no good end within them.
         """
         with self._changed:
-            runs = [held.run for held in self._held]
+            held = list(self._held)
         best = start
         # the run and the row after which the batch may be cut
         last: tuple[IndexedRun[P, Taken], int] | None = None
         rows = size = 0
-        for run in runs:
+        for one in held:
+            run = one.run
             first = run.first_after(start)
             limit = len(run) if upto is None else max(first, run.first_after(upto))
             fitting = _fitting(run, first, limit, max_rows - rows, max_bytes - size)
-            best = run.end(start, -1 if rows else first, fitting, upto) or best
+            end = run.end(start, -1 if rows else first, fitting, upto)
+            if end is not None:
+                best, self.planned_read_s = end, one.read_s
             if fitting < limit:
                 if best is not start or whole:
                     return best
+                self.planned_read_s = one.read_s
                 if fitting > first or last is None:
                     last = run, max(fitting - 1, first)
                 return last[0].cut(last[1], start)
@@ -356,7 +367,10 @@ class Spool(Generic[P, Taken]):
                 size += run.size(first, limit)
             if limit < len(run):
                 break
-        return last[0].cut(last[1], start) if cut and last is not None and best is start else best
+        if cut and last is not None and best is start:
+            self.planned_read_s = held[-1].read_s
+            return last[0].cut(last[1], start)
+        return best
 
     def take(self, start: P, end: P) -> list[Taken]:
         """Return the rows after `start` up to and including `end`, in log order. Raises SpoolFailed."""

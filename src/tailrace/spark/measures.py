@@ -45,6 +45,9 @@ FIRST_SAMPLE_SECONDS = 5.0
 GROWTH_SECONDS = 300.0
 """The span over which the growth of a slot's log is measured."""
 
+STAGES = ("commit_to_read", "read_to_plan", "plan_to_task", "convert")
+"""The stages of a batch that the planner measures; Spark tells the others."""
+
 _log = logging.getLogger("tailrace")
 
 
@@ -65,9 +68,11 @@ class PlannerMeasures:
         self.place = os.path.join(self.reports.folder, FILE)
         self._tally = Tally()
         self._behind = Quantiles()
-        self._histograms = {name: Histogram() for name in ("end_to_end", "commit_to_plan", "plan_to_task", "convert")}
+        self._histograms = {name: Histogram() for name in ("end_to_end", *STAGES)}
         self._batches = 0
         self._planned_s = self._arrived_s = self._committed_s = 0.0
+        # when the newest change of the planned batch was read; None: not before it was planned
+        self._read_s: float | None = None
         self._is_idle = False
         # everything before this time is delivered; 0 until the first look or batch tells
         self._whole_s = 0.0
@@ -102,7 +107,9 @@ class PlannerMeasures:
                 self._whole_s = max(self._whole_s, batch.newest_us / 1e6)
                 self._behind.add((now - batch.newest_us / 1e6) * 1000)
                 self._histograms["end_to_end"].add(now - batch.oldest_us / 1e6)
-                self._histograms["commit_to_plan"].add(self._planned_s - batch.newest_us / 1e6)
+                read_s = self._planned_s if self._read_s is None else min(self._read_s, self._planned_s)
+                self._histograms["commit_to_read"].add(read_s - batch.newest_us / 1e6)
+                self._histograms["read_to_plan"].add(self._planned_s - read_s)
             if self._cost_s < CHEAP_SECONDS:
                 # so that the last batch of a query that ends is in the file
                 self._due = 0.0
@@ -116,6 +123,7 @@ class PlannerMeasures:
             self._whole_s = self._clock()
         elif start != end:
             self._planned_s = self._arrived_s = self._clock()
+            self._read_s = self._planner.reading().planned_read_s
         if self._thread is None:
             self.write()
             self._thread = threading.Thread(

@@ -17,7 +17,7 @@ from tailrace.monitoring.exposition import exposed
 from tailrace.monitoring.monitor import described
 from tailrace.monitoring.observation import Observation, PipelineNames
 from tailrace.spark import measures as planner_measures
-from tailrace.spark.measures import PlannerMeasures
+from tailrace.spark.measures import STAGES, PlannerMeasures
 from tailrace.spark.stream_reader import ChangeStreamReader
 from tests import fix_invariant
 from tests.fix_postgres import Database
@@ -167,8 +167,10 @@ def test_changes_of_tables_and_transactions_are_counted(database: Database) -> N
         query.deliver(8)
         until(lambda: query.value("debezium_metrics_NumberOfCommittedTransactions") == 3, "three transactions")
         changes = {kind: query.value("tailrace_schema_changes_total", table="public.a", kind=kind)
-                   for kind in ("add", "rename", "type")}  # fmt: skip
-        assert changes == {"add": 1, "rename": 1, "type": 1}
+                   for kind in ("add", "rename", "widen")}  # fmt: skip
+        assert changes == {"add": 1, "rename": 1, "widen": 1}
+        stages = {stage: query.value("tailrace_stage_seconds_count", stage=stage) for stage in STAGES}
+        assert stages == dict.fromkeys(STAGES, 2)
         assert query.value("tailrace_captured_tables") == 2
         assert 7 * 5000 < query.value("tailrace_transaction_bytes_max") < 8 * 5100
 

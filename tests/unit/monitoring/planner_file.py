@@ -13,6 +13,7 @@ from tailrace.metrics.distribution import Histogram, Quantiles
 from tailrace.metrics.tally import Tally
 from tailrace.monitoring.monitor import described
 from tailrace.monitoring.observation import Observation, PipelineNames
+from tailrace.spark.measures import STAGES
 
 NOW = 1_700_000_000.0
 
@@ -66,7 +67,7 @@ def written(folder: Path, tables: Iterable[str] = ("public.a",), **more: Any) ->
         "is_idle": False, "arrived_s": NOW - 5, "committed_s": NOW - 1, "batches": 4, "silent_batches": 0,
         "tally": tally.to_json(), "whole_s": NOW - 2, "behind_ms": behind.to_json(),
         "histograms": {
-            name: duration.to_json() for name in ("end_to_end", "commit_to_plan", "plan_to_task", "convert")
+            name: duration.to_json() for name in ("end_to_end", *STAGES)
         },
         "retention": {"at_s": NOW, "slots": [slot(limit_bytes=10_000_000, limit_s=40.0, growth_bytes_s=125_000.0,
                                                   safe_bytes=5_000_000, inactive_s=1.0)],

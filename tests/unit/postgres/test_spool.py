@@ -17,6 +17,7 @@ from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.errors import SpoolFailed
 from tailrace.log import spool as spill
 from tailrace.log.spool import Spool
+from tailrace.process.runtime import Threads
 from tests.property.logs import Change, index, rows, rows_of
 
 BEFORE = LogPosition(idle_lsn=1000, at_us=1)
@@ -231,3 +232,33 @@ def test_runs_that_are_sent_again_count_once() -> None:
     for run in (*made, *made):
         spool.put(run)
     assert spool.transactions == 3
+
+
+def test_the_spool_knows_when_the_changes_of_a_batch_were_read() -> None:
+    class Hours(Threads):
+        """Each look at the clock is an hour later."""
+
+        now_s = 0
+
+        def time_ns(self) -> int:
+            self.now_s += 3600
+            return self.now_s * 10**9
+
+    made, _ = runs(4)
+    # kept apart, and joined
+    for limit in (1, 1 << 20):
+        spool = Spool(BEFORE, limit, 1 << 20, Hours())
+        assert spool.planned_read_s is None
+        for run in made[:2]:
+            spool.put(run)
+        first = spool.plan(BEFORE, 1 << 30, 1 << 30)
+        assert spool.planned_read_s == 2 * 3600
+        for run in made[2:]:
+            spool.put(run)
+        spool.plan(first, 1 << 30, 1 << 30)
+        assert spool.planned_read_s == 4 * 3600
+    spool = Spool(BEFORE, 1, 1 << 20, Hours())
+    for run in made:
+        spool.put(run)
+    spool.plan(BEFORE, 2, 1 << 30)
+    assert spool.planned_read_s == 2 * 3600
