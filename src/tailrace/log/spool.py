@@ -143,6 +143,10 @@ def _read(descriptor: int, data: Bytes, start: int) -> None:
 JOINED_BYTES = 256 << 10
 JOINED_ROWS = 1024
 
+# Of each row some 40 bytes of index stay in memory when its own bytes are on disk: small rows fill the spool before
+# their bytes do.
+MOST_ROWS = 2_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class _Held(Generic[P, Taken]):
@@ -164,11 +168,11 @@ class _Held(Generic[P, Taken]):
 
 
 class Spool(Generic[P, Taken]):
-    """Stretches in log order, after `start`.
+    """Runs in log order, after `start`.
 
-    Beyond `memory_limit` bytes, the raw bytes of further runs go to disk. Beyond `memory_limit + disk_limit`
-    bytes, `full` makes the reader wait, unless a batch being replayed has not been read to its end. One run, or
-    such a batch, may exceed both limits. When the disk has refused a run, the spool is full until something is
+    Beyond `memory_limit` bytes, the raw bytes of further runs go to disk. From `memory_limit + disk_limit` bytes or
+    MOST_ROWS rows on, `full` makes the reader wait, unless a batch being replayed has not been read to its end. One
+    run, or such a batch, may exceed the limits. When the disk has refused a run, the spool is full until something is
     released.
     """
 
@@ -178,6 +182,7 @@ class Spool(Generic[P, Taken]):
         self._held: deque[_Held[P, Taken]] = deque()
         self._spill = Spill()
         self._bytes = 0
+        self._rows = 0
         self._in_memory = 0
         self._is_refused = False
         self._reached = start
@@ -199,7 +204,8 @@ class Spool(Generic[P, Taken]):
     @property
     def full(self) -> bool:
         """True if nothing more should be read for now."""
-        return (self._is_refused or self._bytes >= self.limit) and not self.is_required
+        is_full = self._is_refused or self._bytes >= self.limit or self._rows >= MOST_ROWS
+        return is_full and not self.is_required
 
     @property
     def is_required(self) -> bool:
@@ -289,10 +295,12 @@ class Spool(Generic[P, Taken]):
                 if joined is not None:
                     self._held.pop()
                     self._bytes -= last.size
+                    self._rows -= len(last.run)
                     self._in_memory -= last.size
                     held = _Held(joined, int(joined.data.nbytes), held.read_s, None)
         self._held.append(held)
         self._bytes += held.size
+        self._rows += len(held.run)
         self._in_memory += 0 if held.place else held.size
 
     def wake(self) -> None:
@@ -316,6 +324,7 @@ class Spool(Generic[P, Taken]):
             while self._held and self._held[0].run.is_passed(position):
                 held = self._held.popleft()
                 self._bytes -= held.size
+                self._rows -= len(held.run)
                 if held.place:
                     self._spill.release(held.place)
                 else:

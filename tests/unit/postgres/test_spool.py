@@ -262,3 +262,24 @@ def test_the_spool_knows_when_the_changes_of_a_batch_were_read() -> None:
         spool.put(run)
     spool.plan(BEFORE, 2, 1 << 30)
     assert spool.planned_read_s == 2 * 3600
+
+
+def test_many_small_rows_fill_the_spool_before_their_bytes_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spill, "MOST_ROWS", 5)
+    made, expected = runs(12)
+    # apart, on disk, and joined
+    for limit in (1, 1 << 20):
+        spool, at, found = Spool(BEFORE, limit, 1 << 30), BEFORE, []
+        left = list(made)
+        while left:
+            while left and not spool.full:
+                spool.put(left.pop(0))
+            assert spool.full == bool(left)
+            end = spool.plan(at, 2, 1 << 30)
+            found += spool.take(at, end)
+            spool.release(end)
+            at = end
+            # runs that were joined are released together
+            assert limit > 1 or not spool.full
+        found += spool.take(at, spool.plan(at, 1 << 30, 1 << 30))
+        assert rows_of(found) == expected
