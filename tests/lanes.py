@@ -66,6 +66,7 @@ class Part:
 
 
 PARTS: Sequence[Part] = (
+    Part("integration", ("integration",)),
     Part(
         "tables",
         (
@@ -93,7 +94,6 @@ PARTS: Sequence[Part] = (
             "spark/test_verify_tables.py",
         ),
     ),
-    Part("integration", ("integration",)),
     Part(
         "spark",
         (
@@ -123,10 +123,10 @@ PARTS: Sequence[Part] = (
         ),
     ),
     Part("databases", ("integration/mongodb", "integration/changetables", "integration/binlog", "contract")),
-    Part("golden", ("golden",)),
     Part("units"),
-    Part("chaos", ("chaos", "fuzz")),
+    Part("golden", ("golden",)),
     Part("simulation", ("simulation",)),
+    Part("chaos", ("chaos", "fuzz")),
     Part("property", ("property",)),
 )
 """The parts, the slowest first.

@@ -12,7 +12,7 @@ from tests.fix_lake import Lake, writes
 from tests.fix_postgres import Database
 
 
-@turn(2, 3)
+@turn(0, 7)
 def test_latest_follows_its_source(lake: Callable[..., Lake], database: Database) -> None:
     """Columns are added, dropped, renamed and widened, names are reused, and the key changes, with rows before and
     after."""
@@ -160,7 +160,7 @@ def test_changes_and_versions_follow_their_source(streamed: Callable[..., Lake],
         assert [row[:3] for row in held if row[3] is None] == made.source("t", "id, u, v")
 
 
-@turn(0, 3)
+@turn(1, 7)
 def test_a_new_column_has_the_value_that_old_rows_have(lake: Callable[..., Lake], database: Database) -> None:
     """A default that is dropped in the same transaction is used; one that only the statement contained ends the run."""
     database.execute("create table t (id int primary key, v text)", "insert into t values (1, 'a'), (2, 'b')")

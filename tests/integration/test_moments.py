@@ -100,7 +100,7 @@ def test_the_sum_of_a_bank_is_the_same_at_every_moment(
         made.equals("a", "b")
 
 
-@turn(1, 2)
+@turn(4, 7)
 def test_shards_are_one_table_and_the_catalog_knows_it(lake: Callable[..., Lake], database: Database) -> None:
     """Rows with the same key in two tables are two rows; values stored apart belong to their own table."""
     for shard in (1, 2):

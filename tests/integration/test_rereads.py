@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tdsserver.process import TestDatabase
-from tests.extent import by_day
+from tests.extent import by_day, turn
 from tests.fix_db2 import Db2Database
 from tests.fix_mysql import MySqlDatabase
 from tests.fix_postgres import Database
@@ -279,6 +279,7 @@ def equals(source: Source, shop: Shop, columns: str) -> None:
     assert shop.rows(source.name, columns) == [tuple(row) for row in found]
 
 
+@turn(6, 7)
 @pytest.mark.parametrize("which", sources("altered"), ids=named)
 def test_altered_columns_are_read_again(make: Make, monkeypatch: pytest.MonkeyPatch, which: Version | str) -> None:
     """A new column has values that the log lacks, and another column gets a type that does not widen."""
@@ -296,6 +297,7 @@ def test_altered_columns_are_read_again(make: Make, monkeypatch: pytest.MonkeyPa
     equals(source, shop, "id, v, w, n")
 
 
+@turn(6, 7)
 @pytest.mark.parametrize("which", sources("unknown"), ids=named)
 def test_unknown_values_are_read_again(make: Make, monkeypatch: pytest.MonkeyPatch, which: Version | str) -> None:
     """The table has rows that the query has not read, and an update leaves a value of such a row out of the log."""
@@ -309,6 +311,7 @@ def test_unknown_values_are_read_again(make: Make, monkeypatch: pytest.MonkeyPat
     equals(source, shop, "id, v, w")
 
 
+@turn(6, 7)
 @pytest.mark.parametrize("which", sources("dropped"), ids=named)
 def test_a_table_that_is_dropped_before_it_is_read_again(
     make: Make, caplog: pytest.LogCaptureFixture, which: Version | str

@@ -117,7 +117,7 @@ def lines_of(said: str) -> list[str]:
     return [line.partition(" ERROR ")[2] or line for line in lines]
 
 
-@turn(1, 3)
+@turn(1, 6)
 def test_a_run_whose_jvm_is_killed_says_so_and_is_taken_up_again(
     spark: SparkSession,
     database: Database,

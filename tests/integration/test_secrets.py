@@ -449,7 +449,7 @@ def events(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[], None]]:
     listener.stop()
 
 
-@pytest.mark.parametrize(("connector", "sink"), by_day(PAIRS, 2))
+@pytest.mark.parametrize(("connector", "sink"), by_day(PAIRS, 4))
 def test_a_session_is_told_no_secret(
     connector: str,
     sink: str,
@@ -484,7 +484,7 @@ def test_a_session_is_told_no_secret(
     assert holding(files) == []
 
 
-@turn(0, 3)
+@turn(0, 6)
 def test_a_process_shows_no_secret(
     commands: list[Command], postgres_told: Told, file_sink: Told, tmp_path: Path
 ) -> None:

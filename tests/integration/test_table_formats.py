@@ -40,7 +40,7 @@ def stored(request: pytest.FixtureRequest, lake: Callable[..., Lake], spark: Spa
     return lambda **options: lake(sink_tables_format=name, **options)
 
 
-@turn(0, 4)
+@turn(0, 7)
 def test_the_rows_that_the_source_has(stored: Callable[..., Lake], database: Database) -> None:
     """There are a snapshot, changes, values missing in the log, and a truncate, with a read after each."""
     database.execute(*ROWS)
@@ -58,7 +58,7 @@ def test_the_rows_that_the_source_has(stored: Callable[..., Lake], database: Dat
     made.equals("t")
 
 
-@turn(1, 4)
+@turn(1, 7)
 def test_every_version(stored: Callable[..., Lake], database: Database) -> None:
     database.execute(*ROWS)
     made = stored(sink_tables_mode="history")
@@ -73,7 +73,7 @@ def test_every_version(stored: Callable[..., Lake], database: Database) -> None:
     assert [one for one in ended if one[0] >= one[1]] == []
 
 
-@turn(2, 4)
+@turn(2, 7)
 def test_deletes_that_stay(stored: Callable[..., Lake], database: Database) -> None:
     database.execute(
         "create table t (id int primary key, v int)", "insert into t select i, i from generate_series(1, 3) i"
@@ -137,7 +137,7 @@ def test_a_crash_behind_a_commit_leaves_the_batch_in_once(
     assert tables.selectExpr("sum(v)").collect()[0][0] == 2000
 
 
-@turn(3, 4)
+@turn(3, 7)
 def test_every_change(stored: Callable[..., Lake], database: Database) -> None:
     database.execute("create table t (id int primary key, v int)", "insert into t values (1, 1), (2, 2)")
     made = stored(sink_tables_mode="log")

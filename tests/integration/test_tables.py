@@ -37,7 +37,7 @@ def killed_behind(does: Callable[..., Any], what: str) -> Callable[..., Any]:
     return done
 
 
-@turn(2, 3)
+@turn(0, 5)
 def test_latest_equals_the_source(
     streamed: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,7 +167,7 @@ ALTERATIONS = (
 """A column is renamed, and another one gets its old name; one is dropped; one is widened; the key changes."""
 
 
-@turn(0, 2)
+@turn(1, 5)
 def test_the_log_has_every_change(lake: Callable[..., Lake], database: Database) -> None:
     """This also holds beside alterations."""
     database.execute(
@@ -199,7 +199,7 @@ def test_the_log_has_every_change(lake: Callable[..., Lake], database: Database)
     assert told[4][2:] == (5, ["big"])
 
 
-@turn(1, 2)
+@turn(2, 5)
 def test_history_has_every_version(lake: Callable[..., Lake], database: Database) -> None:
     """The current versions are the source's rows, and each version ends where the next of its key begins, also beside
     alterations."""
@@ -254,7 +254,7 @@ def test_a_value_that_nobody_has_stops(lake: Callable[..., Lake], database: Data
     assert made.rows("public.t") == [(1, 10, None)]
 
 
-@turn(0, 2)
+@turn(3, 5)
 @pytest.mark.parametrize("kind", ["iceberg", pytest.param("delta", marks=pytest.mark.full)])
 def test_a_value_that_nobody_has_is_read_again(
     lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -303,7 +303,7 @@ def test_a_value_that_nobody_has_is_read_again(
     assert made.moments()[-1]
 
 
-@turn(1, 2)
+@turn(4, 5)
 def test_a_large_value_that_updates_leave_alone_is_not_in_the_batch(
     lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

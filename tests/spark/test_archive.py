@@ -47,7 +47,7 @@ def is_taken(work: Path, **more: str) -> bool:
     return _SHARED in line
 
 
-@turn(2, 3)
+@turn(2, 6)
 @pytest.mark.usefixtures("archive")
 def test_a_session_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
     assert is_taken(tmp_path)

@@ -109,7 +109,7 @@ def test_a_merge_is_one_commit_that_marks_and_adds(table: Callable[[], IcebergTa
     assert read.schema.field("at").type == pa.timestamp("us", tz="UTC")
 
 
-@turn(0, 3)
+@turn(0, 6)
 def test_rows_that_the_batch_does_not_have(table: Callable[[], IcebergTable]) -> None:
     found = made(table())
     marked = Clause("t.`id` > 3", {"v": "'gone'"})
@@ -121,7 +121,7 @@ def test_rows_that_the_batch_does_not_have(table: Callable[[], IcebergTable]) ->
     assert (told["total-records"], told["total-position-deletes"]) == ("2", "0")
 
 
-@turn(1, 3)
+@turn(1, 6)
 def test_rows_are_mended_by_no_batch(table: Callable[[], IcebergTable]) -> None:
     found = made(table())
     found.session.sql("select explode(array(1L, 2L, 77L)) k0").createOrReplaceTempView("lost")
@@ -133,7 +133,7 @@ def test_rows_are_mended_by_no_batch(table: Callable[[], IcebergTable]) -> None:
     assert len(rows(found)) == 5
 
 
-@turn(2, 3)
+@turn(2, 6)
 def test_somebody_elses_commit_is_not_written_over(
     table: Callable[[], IcebergTable], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,7 +166,7 @@ def alter(found: IcebergTable, *steps: ColumnStep) -> None:
     found.alter(steps, {"tailrace.columns": "altered"})
 
 
-@turn(1, 3)
+@turn(3, 6)
 def test_columns_wander_and_keep_their_values(table: Callable[[], IcebergTable]) -> None:
     """Columns keep their values when they are dropped and renamed, their names reused, their types widened, or when
     Spark writes no ids for them."""
@@ -243,7 +243,7 @@ def files_of(found: IcebergTable) -> set[str]:
     return {str(file) for file in Path(found.path, "data").rglob("*.parquet")}
 
 
-@turn(0, 3)
+@turn(4, 6)
 def test_files_are_put_together_and_old_ones_removed(table: Callable[[], IcebergTable]) -> None:
     found = made(table(), 4)
     for number in range(1, 4):
@@ -281,7 +281,7 @@ def test_files_are_put_together_and_old_ones_removed(table: Callable[[], Iceberg
         again.rows(before)
 
 
-@turn(2, 3)
+@turn(5, 6)
 def test_a_merge_that_loses_against_maintenance_is_run_again(
     table: Callable[[], IcebergTable], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,7 +109,7 @@ def forget(spark: SparkSession, path: str) -> None:
             file.unlink()
 
 
-@turn(0, 3)
+@turn(2, 7)
 def test_a_pipeline_goes_on_behind_maintenance_and_moments_that_are_gone_are_one_clear_error(
     spark: SparkSession, place: Path
 ) -> None:

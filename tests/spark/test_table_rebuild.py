@@ -247,7 +247,7 @@ def latest(kept: Kept) -> DataFrame:
     return kept.rebuilt("as_latest", RebuildRequest("latest"))
 
 
-@turn(0, 3)
+@turn(3, 7)
 @pytest.mark.parametrize("mode", by_day(("latest", "history"), 2))
 def test_a_rebuilt_table_is_what_the_sink_would_have_kept(
     kept: Kept, mode: str, request: pytest.FixtureRequest
@@ -278,7 +278,7 @@ def test_deleted_rows_stay_with_their_last_values(kept: Kept) -> None:
     assert deletes_of(made) == sorted(kept.source.kept.values(), key=repr)
 
 
-@turn(1, 3)
+@turn(4, 7)
 def test_tables_are_rebuilt_up_to_a_position_or_a_time(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tables replace those of an earlier rebuild, complete or not, and no pipeline can continue with them. Deleted
     rows are kept here."""
@@ -327,7 +327,7 @@ def test_nothing_is_overwritten_that_no_rebuild_has_made(spark: SparkSession, pl
         rebuild(spark, latest.path, str(place / "other"), RebuildRequest("history"))
 
 
-@turn(2, 3)
+@turn(5, 7)
 def test_a_pipeline_goes_on_with_rebuilt_tables(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
     """A pipeline continues only with tables that hold all of its log, and then no longer with the log. The command
     makes them here."""

@@ -126,7 +126,7 @@ def test_the_table_is_as_a_merge_leaves_it(spark: SparkSession, place: Path, few
     assert len(writes(place / "replaced", "Overwrite")) == 4
 
 
-@turn(0, 2)
+@turn(0, 4)
 def test_deletes_that_are_kept_are_rows(spark: SparkSession, place: Path) -> None:
     marks = ", ".join(f"{name} {kind}" for name, kind in KEPT)
     twins = Twins(spark, place, FORM, f"id bigint, v int, text string, {marks}")
@@ -136,7 +136,7 @@ def test_deletes_that_are_kept_are_rows(spark: SparkSession, place: Path) -> Non
     twins.demand((1, 1, "a", "true", "d", at), (2, 3, "b", "false", "u", at), (3, None, None, "true", "d", at))
 
 
-@turn(1, 2)
+@turn(1, 4)
 def test_names_and_types_are_the_tables(spark: SparkSession, place: Path) -> None:
     """Columns have names that Parquet cannot use, another order, and a type wider than the batch's."""
     twins = Twins(spark, place, PAIR, "`v,w` decimal(20, 2), `a b` string, id bigint", MAPPING)
@@ -203,7 +203,7 @@ def test_a_value_that_stays_needs_a_merge() -> None:
     assert not ReducedBatch(FORM, "rows", emptied=True).merge().whole
 
 
-@turn(0, 2)
+@turn(2, 4)
 def test_the_sessions_settings_are_as_before(spark: SparkSession, place: Path) -> None:
     twins = Twins(spark, place, FORM, "id bigint, v int, text string", alone=True)
     assert twins.batch(("c", 1, 1, "a"))
@@ -219,7 +219,7 @@ def test_the_sessions_settings_are_as_before(spark: SparkSession, place: Path) -
     assert {**twins.spark.conf.getAll, last: ""} == {**before, last: ""}
 
 
-@turn(0, 2)
+@turn(0, 4)
 def test_what_a_delete_asks_of_a_table_can_be_read_before(spark: SparkSession, place: Path) -> None:
     twins = Twins(spark, place, FORM, "id bigint, v int, text string", alone=True)
     assert twins.batch(("c", 1, 1, "a"), ("c", 2, 2, "b"))
@@ -233,7 +233,7 @@ def test_what_a_delete_asks_of_a_table_can_be_read_before(spark: SparkSession, p
     assert rows_of(twins.replaced.rows()) == [(1, 3, "c"), (2, 2, "b")]
 
 
-@turn(1, 2)
+@turn(3, 4)
 def test_all_jobs_of_a_batch_are_its_querys(spark: SparkSession, place: Path) -> None:
     twins = Twins(spark, place, FORM, "id bigint, v int, text string", alone=True)
     tracker = spark.sparkContext.statusTracker()
@@ -246,7 +246,7 @@ def test_all_jobs_of_a_batch_are_its_querys(spark: SparkSession, place: Path) ->
     assert rows_of(twins.replaced.rows()) == [(1, 3, "c"), (2, 2, "b")]
 
 
-@turn(1, 2)
+@turn(2, 4)
 def test_a_batch_that_cannot_be_read_leaves_the_table_as_it_was(spark: SparkSession, place: Path) -> None:
     twins = Twins(spark, place, FORM, "id bigint, v int, text string", alone=True)
     assert twins.batch(("c", 1, 1, "a"), ("c", 2, 2, "b"))
@@ -309,7 +309,7 @@ def test_a_batch_is_appended_once(spark: SparkSession, place: Path) -> None:
     assert twins.appended.commits(9)[0].version == 2
 
 
-@turn(0, 2)
+@turn(1, 4)
 def test_the_eleventh_commit_has_no_checkpoint_before_it(spark: SparkSession, place: Path) -> None:
     table = DeltaTable(spark.newSession(), f"{place}/table")
     table.create([("id", "bigint")], {})
@@ -319,7 +319,7 @@ def test_the_eleventh_commit_has_no_checkpoint_before_it(spark: SparkSession, pl
     assert not list((place / "table" / "_delta_log").glob("*checkpoint*"))
 
 
-@turn(1, 2)
+@turn(3, 4)
 def test_what_has_been_appended_is_known_without_a_look_at_the_log(spark: SparkSession, place: Path) -> None:
     twins = Appended(spark, place, "id bigint")
     rows = twins.spark.sql("select 1L id")

@@ -51,7 +51,7 @@ def of_db2(database: Db2Database) -> dict[str, str]:
     }
 
 
-@turn(1, 2)
+@turn(6, 7)
 def test_latest_of_sql_server(spark: SparkSession, sqlserver_database: TestDatabase, tmp_path: Path) -> None:
     """There are a snapshot, updates, deletes, key changes, nulls of columns that change tables
     leave out, and moments."""

@@ -32,7 +32,7 @@ def documents(made: Shop, database: MongoDatabase, columns: str = "") -> list[An
     return sorted(((row[0], row[1] and json.loads(row[1]), *row[2:]) for row in found), key=repr)
 
 
-@turn(0, 2)
+@turn(5, 7)
 def test_latest(spark: SparkSession, mongo_database: MongoDatabase, tmp_path: Path) -> None:
     """There are the snapshot, updates that are looked up, one of a document that is gone by then, and deletes."""
     number, kept = bson.ObjectId(), mongo_database["c"]

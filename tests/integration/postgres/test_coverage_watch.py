@@ -214,7 +214,7 @@ def whole(query: Query) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("way", "kind"), by_day(list(product(("list", "publication", "logged"), ("incremental", "blocking"))), 2)
+    ("way", "kind"), by_day(list(product(("list", "publication", "logged"), ("incremental", "blocking"))), 3)
 )
 def test_no_moment_is_whole_until_a_late_table_is_read(
     make: Callable[..., Query], database: Database, caplog: pytest.LogCaptureFixture, kind: str, way: str

@@ -54,7 +54,7 @@ def told(query: Query) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("kind", "name"),
     by_day(
-        [("incremental", "division by zero"), ("incremental", "time-out"), *(("blocking", name) for name in FAILING)], 2
+        [("incremental", "division by zero"), ("incremental", "time-out"), *(("blocking", name) for name in FAILING)], 4
     ),
 )
 def test_a_condition_that_fails_for_a_row_leaves_out_its_table_alone(
@@ -85,7 +85,7 @@ def test_a_condition_that_fails_for_a_row_leaves_out_its_table_alone(
     run(one, lambda q: len([row for row in reads(q) if int(row[0]) > 7]) == 3)
 
 
-@pytest.mark.parametrize(("kind", "code"), by_day(list(product(KINDS, ("22012", "57014", "53100"))), 2))
+@pytest.mark.parametrize(("kind", "code"), by_day(list(product(KINDS, ("22012", "57014", "53100"))), 4))
 def test_a_condition_that_fails_in_a_task_alone_ends_its_rows_and_not_the_query(
     database: Database, make_query: Any, caplog: pytest.LogCaptureFixture, kind: str, code: str
 ) -> None:

@@ -22,7 +22,7 @@ from tests.integration.postgres.signalled import reads
 from tests.waiting import until
 
 
-@pytest.mark.parametrize("killed_after", by_day(range(7), 2))
+@pytest.mark.parametrize("killed_after", by_day(range(7), 4))
 def test_a_table_is_added_whenever_the_process_is_killed(database: Database, make: Make, killed_after: int) -> None:
     query = make()
     settle(query)

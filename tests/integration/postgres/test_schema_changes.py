@@ -200,7 +200,7 @@ def test_each_event_has_the_schema_of_its_position(
 
 
 @pytest.mark.parametrize(
-    ("name", "reading"), by_day([(name, reading) for name in CHAINS for reading in ("live", "restarted")], 2)
+    ("name", "reading"), by_day([(name, reading) for name in CHAINS for reading in ("live", "restarted")], 4)
 )
 def test_each_event_has_the_schema_of_its_position_while_things_are_altered_again(
     database: Database, name: str, reading: Reading

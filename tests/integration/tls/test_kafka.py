@@ -233,7 +233,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-@turn(1, 2)
+@turn(1, 4)
 def test_the_producer_writes_to_brokers_that_are_known_and_know_the_user(
     spark: SparkSession, broker: Broker, files: Files, rows: str
 ) -> None:
@@ -251,7 +251,7 @@ LOGINS = ["SCRAM-SHA-256, good", "SCRAM-SHA-256, Authentication failed"]
     ("name", "creates"),
     [
         *(pytest.param(name, False, marks=pytest.mark.full) for name in LOGINS),
-        *((name, True) for name in by_day(LOGINS, 2)),
+        *((name, True) for name in by_day(LOGINS, 4)),
         *(pytest.param(name, True, marks=pytest.mark.full) for name in ("good", "no file", "authority")),
     ],
 )
