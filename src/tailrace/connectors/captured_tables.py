@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class CapturedTables:
     """The captured tables, each with the key of its events, and the connector's part of events.
 
-    `position` is the log's position at which the tables were read, as the column `position` shows it. A change of a
-    table that is committed later comes after it.
+    `position` is the log position at which the tables were read, as the column `position` shows it. Later commits have
+    later positions.
     """
 
     tables: tuple[TableSchema, ...]

@@ -1,7 +1,7 @@
 """The latest offset in a query's checkpoint, for checks before a run. Reads files; driver only.
 
-Spark writes, for each batch, `offsets/<number>` before it and `commits/<number>` after it: a version, a line of its
-own, and one line of JSON for each source.
+Spark writes `offsets/<number>` before each batch and `commits/<number>` after it. A file of `offsets` has a line with
+the version, a line of Spark's own metadata, and one line of JSON for each source.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _Offset = TypeVar("_Offset", bound=Any)
 FORM = 1
 """The form of the offsets that this version writes, and the newest that it reads.
 
-A version that writes what an earlier one must not ignore raises the number, and writes it as the field `form`. Offsets
-of the form 1 have no such field: equal offsets have equal text in every version.
+A version whose offsets hold something that earlier versions must not ignore raises the number, and writes it as the
+field `form`. Offsets of form 1 have no such field, so that equal offsets have equal text in every version.
 """
 _FORM = "form"
 _BACK = (
@@ -36,10 +36,10 @@ _BACK = (
 
 
 def understood(call: Callable[..., _Offset]) -> Callable[..., _Offset]:
-    """Decorate `call`, which makes an offset of its JSON, its last argument: it raises PositionLost for anything else.
+    """Decorate a function that parses an offset from JSON, its last argument. PositionLost is raised if that fails.
 
-    That includes offsets of a newer form, and offsets with a field that the one made of them would not write: a newer
-    version has written them, and to ignore the field could lose changes.
+    It is also raised for an offset of a newer form, and for one with a field that the parsed offset does not write: a
+    newer version wrote it, and ignoring the field could lose changes.
     """
 
     @functools.wraps(call)

@@ -93,7 +93,7 @@ class ComparedSource(Protocol):
         ...
 
     def is_running(self) -> bool | None:
-        """Return True if a pipeline reads the log now; None if the server does not know."""
+        """Return True if a pipeline reads the log now; None if the server cannot tell."""
         ...
 
     def is_told(self) -> bool:

@@ -43,16 +43,20 @@ class Prerequisites(Protocol):
 
 
 Listing = Callable[["Config", "Mapping[str, Any] | None"], "Sequence[tuple[str, str]]"]
-"""Returns each table that the lists or the commands in a checkpoint name, with words for its state, from a
-configuration and the latest offset in the checkpoint; None: there is none."""
+"""Returns the tables named by the lists or by the commands in a checkpoint, each with words for its state.
+
+The arguments are a configuration and the latest offset in the checkpoint, None without one.
+"""
 
 
 class Slots(Protocol):
     """The part that explains and drops what keeps the server's log, for `tailrace slots`. Driver."""
 
     def report(self, config: Config, seconds: float, *, has_checkpoint: bool) -> Sequence[Finding]:
-        """Return a finding for each slot, after looking at them for `seconds`; `has_checkpoint`: the pipeline of
-        `config` has run. Raises ConnectionFailed."""
+        """Return a finding for each slot, after watching the slots for `seconds`.
+
+        `has_checkpoint` is True if the pipeline of `config` has run. Raises ConnectionFailed.
+        """
         ...
 
     def droppable(self, config: Config, name: str, *, has_checkpoint: bool) -> Finding:
@@ -68,8 +72,10 @@ class Documents(Protocol):
     """The part that makes documents from events, for databases of documents. See `tailrace.transforms`."""
 
     def opened(self, record: RecordLayout, made: Callable[[Struct], Rewritten], text: str) -> Rewritten:
-        """Return the records of an event by the shapes of its documents after the change: `made` gives the record for
-        each shape. A field of the name `text` that is a document becomes indented JSON. Worker. Raises Refused."""
+        """Return the records of an event, one for each shape of its document after the change: `made` gives it. Worker.
+
+        A document in a field named `text` becomes indented JSON. Raises Refused.
+        """
         ...
 
     def read(self, text: str) -> Any:
@@ -107,10 +113,10 @@ class Descriptor:
       `row_lookup` names a tailrace.connectors.row_lookup.Opening; "" if a sink of tables cannot read rows again.
     - `listing` names a Listing, for `tailrace tables`; "" if no table can be added while a query runs.
     - `slots` names a module that implements Slots; "" if no slot keeps the log of this database.
-    - `asked` are the options that `tailrace init` asks for, each with a default, "" if it has none; () without it.
+    - `asked` are the options that `tailrace init` asks for, each with its default or ""; () without support for `init`.
     - `removal` names a tailrace.connectors.removal.Removal, for `tailrace remove`; "" if pipelines have nothing on the
       server but a signal table. `survey` names a tailrace.connectors.survey.Surveying, for `tailrace init`; "" without
-      it.
+      support for `init`.
     - `documented_types` names a module for the page of typed rows: LISTED has the types, each with a column, FORM the
       connector's part of events.
     - `retention` names a tailrace.log.retention.Retaining, for metrics of the server's log.
@@ -220,7 +226,7 @@ class Descriptor:
         return found
 
     def load_retention(self) -> Retaining | None:
-        """Return the function that asks what the server keeps of its log; None if there is none. Planner."""
+        """Return the function that measures the log that the server keeps; None if there is none. Planner."""
         found: Retaining | None = load(self.retention) if self.retention else None
         return found
 
@@ -230,12 +236,13 @@ class Descriptor:
         return found
 
     def load_removal(self) -> Removal | None:
-        """Return what finds and removes a pipeline's parts on the server; None if there are none. Driver."""
+        """Return the functions that find and remove a pipeline's parts on the server; None if there are none.
+        Driver."""
         found: Removal | None = load(self.removal) if self.removal else None
         return found
 
     def load_survey(self) -> Surveying | None:
-        """Return what writes a first file for a server; None if there is none. Driver."""
+        """Return the function that surveys a server for a first file; None if there is none. Driver."""
         found: Surveying | None = load(self.survey) if self.survey else None
         return found
 

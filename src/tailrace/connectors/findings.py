@@ -32,7 +32,7 @@ class Finding:
 
 
 def demanded(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings. Raises PrerequisiteError with all errors among them if there are any."""
+    """Return the findings if none is an error. Raises PrerequisiteError with all errors among them."""
     errors = [finding for finding in findings if finding.level == "error"]
     if len(errors) == 1:
         raise PrerequisiteError(errors[0].text, errors[0].remedy)
@@ -67,9 +67,9 @@ def collisions(settings: EventSettings, tables: Sequence[Any]) -> list[Finding]:
 
 
 def value_findings(settings: EventSettings, form: SourceForm, tables: Iterable[TableSchema]) -> list[Finding]:
-    """Return the findings about columns whose values are left out of events, or that a copy does not show as they are.
+    """Return the findings about columns whose values events leave out, or that a copy cannot show unchanged.
 
-    A start has the same errors, and says the rest when it reads the tables.
+    A start raises the same errors. It logs the warnings when it reads the tables.
     """
     from tailrace.events.admission import doubts
     from tailrace.events.warnings import left_out
@@ -91,13 +91,13 @@ def value_findings(settings: EventSettings, form: SourceForm, tables: Iterable[T
 def unmatched(
     config: Config, names: Iterable[str], *, is_fresh: bool, what: str = "table", level: Level = "error"
 ) -> Finding | None:
-    """Return the finding for include lists that match none of `names`, with the nearest ones; None without such lists.
+    """Return the finding for include lists that match none of `names`, with the nearest names; None without such lists.
 
-    Call it if no table is captured for the lists' sake. The finding is an error for a pipeline without a checkpoint
+    Call it if the lists leave no table to capture. The finding is an error for a pipeline without a checkpoint
     (`is_fresh`), unless no.table.handling.mode says otherwise: the log may still have changes of a table that is gone.
     """
     lists = [name for name in config if name.endswith(f"{what}.include.list") or name in _WIDER]
-    # a database's own list counts under another name too, which its users do not know
+    # an option of one database also counts under a general name that its users do not know
     given = {name: config[name] for name in lists if config.is_set(name) and config[name]}
     if not given:
         return None

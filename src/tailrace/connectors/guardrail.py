@@ -12,7 +12,7 @@ log = logging.getLogger("tailrace")
 
 
 def guard_number(config: Mapping[str, Any], count: int, what: str = "tables") -> None:
-    """Warn, or raise ConfigError, if more are captured, as `guardrail.collections.limit.action` says."""
+    """Warn or raise ConfigError if `count` exceeds the limit, as `guardrail.collections.limit.action` says."""
     most = config["guardrail.collections.max"]
     if not most or count <= most:
         return

@@ -109,7 +109,7 @@ def _definition(option: Option, table: Options) -> Definition:
 
 @cache
 def _common() -> dict[str, tuple[Definition, ...]]:
-    """Return the definitions of each option that several connectors share; the one that most of them share first."""
+    """Return the definitions of each option that several connectors share, the most common first."""
     found: dict[str, Counter[Definition]] = {}
     for connector in registry.OWN:
         for row in _rows(connector):

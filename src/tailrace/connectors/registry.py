@@ -1,4 +1,4 @@
-"""The connectors: tailrace's own, and those that other packages bring. No I/O but to find and load them."""
+"""The connectors: tailrace's own, and those that other packages bring. No I/O except to find and load them."""
 
 from __future__ import annotations
 

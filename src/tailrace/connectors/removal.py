@@ -13,8 +13,8 @@ from tailrace.config import Config
 class Removable:
     """A part of a pipeline on its server: `name` with its kind, as in "the replication slot debezium".
 
-    `statement` removes it. `kept` is a sentence on why it is left alone, since it may not be this pipeline's own; "" if
-    it is.
+    `statement` removes it. `kept` says in a sentence why the part is not removed: it may belong to another pipeline. It
+    is "" if the part is this pipeline's own.
     """
 
     name: str
@@ -34,7 +34,7 @@ def shaped(texts: Sequence[bool]) -> str:
 class Removal:
     """A connector's functions that find and remove the parts of a pipeline on a server. Driver.
 
-    `found` returns what is there, in the order in which it is removed; its second argument is the offset of the
+    `found` returns the parts that exist, in the order of their removal. Its second argument is the offset of the
     pipeline's checkpoint, None without one. `remove` runs a part's statement. Both raise TailraceError.
     """
 

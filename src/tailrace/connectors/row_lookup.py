@@ -1,4 +1,4 @@
-"""Rows as they are now, for values that neither the log nor a table of the sink has."""
+"""Look-up of current rows, for values that are neither in the log nor in a table of the sink."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """SourceStatus: a source's progress in the terms of its database, from the offsets of a progress record. Driver.
 
-Each connector reads its own offsets: its descriptor names the function. A planner that knows more than the offsets puts
-it beside the position into the result of `Planner.status`, which Spark reports as `latestOffset`:
+Each connector reads its own offsets: its descriptor names the function. A planner that knows more than the offsets adds
+it to the position in the result of `Planner.status`, which Spark reports as `latestOffset`:
 
     {"log": {…}, "snapshot": {"table": "public.t", "rows": 1200, "of": 5000, "waiting": ["public.u"], "paused": false}}
 
-`table` is the table that is being read, `rows` the number of its rows that were read, `of` their estimated number (left
-out if unknown), `waiting` has the names of the tables that come after it, `paused` is true if a signal has paused the
-snapshot. The last two may be left out. A list of such objects stands for tables that are read at the same time.
+`table` is the table that is being read. `rows` counts its rows read so far, `of` is their estimated total. `waiting`
+names the tables that come after it. `paused` is true if a signal has paused the snapshot. `of`, if unknown, `waiting`
+and `paused` may be left out. A list of such objects stands for tables that are read at the same time.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class SourceStatus:
 
     `position` is the position up to which the log was read, in the database's notation; "" before the first.
     `lag_bytes` and `lag_s` are the bytes and seconds of log still to be read; None if the database does not tell.
-    `snapshot` is None while no snapshot runs; `tables` are those that are being read. `whole` is True if the offset is
-    after a whole transaction, no initial snapshot is half read, and a snapshot has read the rows of every table that
-    was captured late; False if unknown.
+    `snapshot` is None while no snapshot runs; `tables` are those that are being read. `whole` is True if the offset
+    follows a whole transaction and no snapshot is pending: neither an initial snapshot nor one of a table captured
+    later. It is False if unknown.
     """
 
     position: str = ""
@@ -80,8 +80,9 @@ def tables(
 ) -> tuple[TableProgress, ...]:
     """Return the tables of the running snapshot; empty if none is running.
 
-    The planner's figures in `newest` come first. Without them an initial snapshot counts the chunks: `done` of those
-    that `chunks` names by table in reading order; an incremental snapshot counts the rows that were read.
+    The planner's figures in `newest` come first. Without them an initial snapshot counts chunks: `done` of them are
+    read, and `chunks` has each table with its number of chunks, in reading order. An incremental snapshot counts the
+    rows that were read.
     """
     return tuple(_reported(newest.get("snapshot")) or _chunked(chunks, done) or _incremental(end))
 

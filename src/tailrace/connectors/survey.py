@@ -22,13 +22,14 @@ class ServerSurvey:
 
 
 LISTED = 40
-"""The most tables that are listed by name; beyond it what holds them is."""
+"""The most tables that a list names; for more tables it names their schemas or databases."""
 
 
 def lists(tables: Sequence[tuple[str, str]], holder: str, what: str = "table") -> tuple[tuple[str, str], ...]:
-    """Return the include list for `tables`, each with what holds it: a `holder`, which is a schema or a database.
+    """Return the include list for `tables`: pairs of a schema or database, and a name. `holder` is "schema" or
+    "database".
 
-    The list has the tables' names, or those of the holders if the tables are many. It is empty without tables.
+    The list names the tables or, if they are more than LISTED, their schemas or databases. It is empty without tables.
     """
     if not tables:
         return ()
