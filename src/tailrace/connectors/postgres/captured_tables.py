@@ -30,8 +30,8 @@ select (case when pg_catalog.pg_is_in_recovery() then pg_catalog.pg_last_wal_rep
 def captured(config: Config, settings: EventSettings) -> CapturedTables:
     """See tailrace.connectors.captured_tables. Raises ConnectionFailed, PrerequisiteError, ConfigError.
 
-    A statement that alters a table holds a lock until every session sees the alteration. So the catalog's version of a
-    table that is read under a lock is valid up to the log's end at that moment, even if commits wait for a standby.
+    A statement that alters a table holds a lock until every session sees the alteration. A table read under a lock is
+    therefore valid up to the log's end at that moment, even if commits wait for a standby.
     """
     return connections.explained(lambda: _captured(config, settings))()
 
@@ -57,7 +57,7 @@ def _captured(config: Config, settings: EventSettings) -> CapturedTables:
 
 
 def end_of_log(connection: psycopg.Connection[Any]) -> int:
-    """Return the LSN behind everything in the log, and so behind all that can be seen."""
+    """Return the LSN of the log's end; everything visible lies before it."""
     (lsn,) = connection.execute(_LSN).fetchone() or (0,)
     return int(lsn)
 

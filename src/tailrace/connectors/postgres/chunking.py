@@ -41,8 +41,8 @@ _PAGES_INTO_TABLES = 8192
 class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
     """Snapshots of the tables that `tables` lets through. `control` returns a connection in autocommit mode.
 
-    `admit` gives a schema its events' key. `streamed` returns the transactions read from the log, None if no blocking
-    snapshot can be asked for. `stock` has the captured tables as last found.
+    `admit` returns a table's schema with the key of its events. `streamed` returns the transactions read from the log;
+    None if signals cannot ask for blocking snapshots. `stock` has the captured tables as last found.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         position = replace(position, at_us=session.origin.at_us)
         # An older slot still holds what the snapshot shows; a new slot begins exactly where its snapshot ends.
         visible = None if is_cut or not self._streams else replace(session.visible, tables=self._chunks.covered())
-        # A query that goes on has its own history; a new query starts with the snapshot's. It covers all tables if the
-        # log starts with the snapshot too, else the tables whose earlier changes are left out.
+        # A query that goes on has its own history; a new query starts with the snapshot's history. That history covers
+        # all tables if the log also starts with the snapshot, else the tables whose earlier changes are left out.
         schemas = since.schemas
         if fresh:
             schemas = self._chunks.history(None if visible is None else visible.tables)
@@ -119,10 +119,10 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
     def block(self, since: PostgresOffset) -> PostgresOffset | None:
         """Return the offset at which a blocking snapshot of the signal's tables starts.
 
-        All later changes of these tables in the log are delivered, also those that the snapshot has shown: a delete
-        must be delivered, and with it everything that happened to the row after it. Return None if a delivered
-        transaction is not visible to new snapshots yet: the snapshot would deliver its rows in their old state. Tables
-        whose filter fails are left out.
+        All later changes of these tables in the log are delivered, even if the snapshot has shown them: a delete must
+        be delivered, and so must all later changes of its row. Return None if a delivered transaction is not visible to
+        new snapshots yet: the snapshot would deliver its rows in their old state. Tables whose filter fails are left
+        out.
         """
         self._choose(since.progress.blocking)
         plan, _ = self._chunks.start(None, self._parallelism)
@@ -137,7 +137,8 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         return replace(since, snapshot=SnapshotProgress(plan, origin, 0), visible=visible, hypertables=hypertables)
 
     def _choose(self, tables: Sequence[Collection]) -> None:
-        """Let snapshots read `tables`, each by its filter (a statement) if it has one; empty: as the options say."""
+        """Let snapshots read `tables`, each by its filter (a statement) if it has one; if empty, the tables of the
+        options."""
         self._chunks.choose({str(one): one.filter for one in tables} if tables else None)
 
     @property
@@ -155,7 +156,7 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         return replace(since.snapshot, done=done)
 
     def _chunks_per_batch(self, plan: SnapshotPlan) -> int:
-        """Return a number of chunks that keeps every core busy for a while and leaves BATCHES batches.
+        """Return the number of chunks of a batch: enough to keep every core busy, and few enough for BATCHES batches.
 
         Where rows go into tables, return at least _PAGES_INTO_TABLES pages: each batch costs a second there.
         """

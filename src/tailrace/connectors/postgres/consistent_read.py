@@ -50,8 +50,8 @@ class HeldSnapshot:
     def __init__(self, config: Config, settings: EventSettings, *, is_told_apart: bool = True) -> None:
         """Take the snapshot. Raises TailraceError.
 
-        With `is_told_apart` the tasks' sessions have an application name of their own; else workers use their kept
-        sessions.
+        With `is_told_apart` the tasks open sessions with an application name of their own, by which `is_read` finds
+        them. Otherwise they use the sessions that workers keep.
         """
         # a caller gets all rows of a table, or an error
         config = replace(config, typed=config.typed | {"row.copy": True})
@@ -76,7 +76,7 @@ class HeldSnapshot:
                 slot = create_slot(replication, self._name, temporary=True)
                 plan, is_cut = self._snapshots.start(slot.snapshot, parallelism)
             session = self._snapshots.session
-            # at most the last commit that it shows: a commit at the slot's own position is not in the snapshot
+            # the snapshot shows only commits before the slot's position, so its own position is one less
             origin = replace(session.origin, lsn=slot.consistent_lsn - 1)
             found = self._snapshots.tasks(SnapshotProgress(plan, origin, len(plan)), 0, BATCHES * parallelism)
             if is_cut and session is self._snapshots.session:

@@ -34,8 +34,8 @@ from tailrace.log.rows.tasks import LogTask
 from tailrace.snapshot.progress import Progress, read_through
 from tailrace.snapshot.table_commands import TableCommands
 
-# A window of an incremental snapshot is opened if the log is at most WINDOW_LAG bytes behind, and given up if the log
-# has not been read through it within WINDOW_SECONDS.
+# A window of an incremental snapshot is opened only if the reader is at most WINDOW_LAG bytes behind the log's end. It
+# is given up if the log has not been read to the window's end within WINDOW_SECONDS.
 WINDOW_LAG = 8 << 20
 WINDOW_SECONDS = 10.0
 # Up to this many bytes of the log get no task of their own beside a window.
@@ -55,10 +55,10 @@ def parallelism(config: Config) -> int:
 
 
 class PostgresLogSession(LogReader[PostgresOffset, LogPosition, Committed, Rows]):
-    """The log that `feed` reads; tasks read rows at `address`, and `stock` has the captured tables as last found.
+    """The log that `feed` reads. Tasks read rows at `address`, and `stock` has the captured tables as last found.
 
-    The feed leaves out what a snapshot has shown, so another snapshot needs another session. So do other `commands`,
-    for the feed reads the tables of which the log's first offset tells.
+    The feed leaves out transactions that one snapshot has shown, so another snapshot needs another session. Other
+    `commands` also need one: the feed reads the tables that were captured at the session's first offset.
     """
 
     windows: Incremental | None
@@ -100,16 +100,17 @@ class PostgresLogSession(LogReader[PostgresOffset, LogPosition, Committed, Rows]
 
     @property
     def lag(self) -> int:
-        """Bytes of the log that are known to be there and have not been read."""
+        """Bytes of log that the server has flushed, as far as known, and that have not been read."""
         return max(0, self.feed.head_lsn - self.feed.progress)
 
     def acknowledge(self, since: PostgresOffset) -> None:
-        # Spark asks to go on from the position that it has committed
+        # Spark has committed the position from which it asks to continue
         self.release(Committed(since.log))
 
     def plan(self, start: LogPosition, limits: Limits, target: LogPosition | None) -> LogPosition:
         end = super().plan(start, limits, target)
-        # in the last batch of a query, go on behind log without captured changes: the next query need not read it
+        # the last batch of a query also skips log without captured changes, so that the next query does not read it
+        # again
         return end if target is None or end == start else self.idle_position(end)
 
     def read_through(self, target: FlushedLsn, seconds: float) -> bool:
@@ -140,14 +141,14 @@ class PostgresLogSession(LogReader[PostgresOffset, LogPosition, Committed, Rows]
         window = windows.open(progress, start.commit_lsn)
         if window is None:
             return None
-        # where reading ends at a target, it goes on to the window
+        # if reading ends at a target, extend the target to the window's end
         self.feed.extend(window.upto)
         if not self.read_through(window.upto, WINDOW_SECONDS):
             windows.give_up()
             return None
         found = self.plan_upto(start, LogPosition(window.upto))
         if target is None and windows.opens_ahead:
-            # the window was opened a while ago: changes since then do not wait for the next batch
+            # the window was opened a while ago: changes after it need not wait for the next batch
             further = self.plan_upto(start, None, limits)
             found = further if found.is_before(further) else found
         return found
@@ -176,7 +177,7 @@ class PostgresLogSession(LogReader[PostgresOffset, LogPosition, Committed, Rows]
         )
 
     def _tables(self, start: LogPosition, end: LogPosition, progress: Progress) -> Iterator[tuple[str, str]]:
-        """Yield the tables of which a batch has rows, as (schema, table)."""
+        """Yield the tables with rows in a batch, as (schema, table)."""
         for number in versions_of(self.changes(start, end).rows):
             table = self.versions[number].id
             yield table.schema, table.table

@@ -21,11 +21,11 @@ from tailrace.snapshot.plan import SnapshotPlan
 class PostgresOffset(QueryOffset):
     """The offset at the end of a batch.
 
-    `log` is the position read in the log. `visible` are transactions that a snapshot has shown and that the log may
-    still bring. `xmin` is the slot's catalog xmin in the source blocks of the batch that ends here; 0: none. `schemas`
-    are the facts about tables that the log does not carry. `server` is the server whose log was read; None in offsets
-    of earlier versions, and if no log is read. `hypertables` is what a transform has learned about the tables.
-    `inventory` are the captured tables that the query has found.
+    `log` is the position up to which the log was read. `visible` are transactions that a snapshot has shown and that
+    the log may still contain. `xmin` is the slot's catalog xmin in the source blocks of the batch that ends here; 0:
+    none. `schemas` are the facts about tables that the log does not carry. `server` is the server whose log was read;
+    None in offsets of earlier versions, and if no log is read. `hypertables` are the facts that the TimescaleDb
+    transform needs about the tables. `inventory` are the captured tables that the query has found.
     """
 
     log: LogPosition = START
@@ -88,7 +88,7 @@ class PostgresOffset(QueryOffset):
             LogPosition.from_json(fields["log"]),
             visible=None if visible is None else VisibleTransactions.from_json(visible),
             xmin=fields.get("xmin", 0),
-            # offsets of earlier versions have none: the catalog is asked, as those versions did
+            # offsets of earlier versions have no schemas: the catalog is queried, as in those versions
             schemas=StoredHistory.from_text(fields["schemas"]) if "schemas" in fields else NOTHING,
             server=ServerId.from_json(fields["server"]) if "server" in fields else None,
             hypertables=Hypertables.from_json(unpacked(fields["hypertables"]))

@@ -313,7 +313,7 @@ def _settle(draft: ConfigDraft) -> None:
 
 
 def _settle_tls(draft: ConfigDraft) -> None:
-    """Let a token go only over TLS: whoever reads it can log in."""
+    """Require TLS for a token: whoever reads the token can log in."""
     values, mode = draft.values, "database.sslmode"
     if not values["database.auth.provider"]:
         return

@@ -81,7 +81,7 @@ Log = contracts.OpenLog[PostgresOffset, LogPosition, LogPosition]
 
 
 class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition]):
-    """A server, its publication and its slot. When a call fails, work in progress is given up with its sessions."""
+    """A server, its publication and its slot. A call that fails gives up work in progress and closes its sessions."""
 
     snapshots: PostgresSnapshots
 
@@ -98,7 +98,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         self._xmin = CatalogXmin(config, self._connect)
         self._prepared = False
         self._commands = NO_COMMANDS
-        # new tables that could not be captured, with the reasons that were told
+        # new tables that could not be captured, each with the reason that was logged
         self._refused: set[tuple[tuple[str, str], str]] = set()
         self._stock = CoverageWatch(config, self._tables, settings.copies, settings.typed is not None)
         self._hypertables = HypertableCatalog(config, settings, outside.connect, outside.runtime)
@@ -164,7 +164,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         return None if self.incremental is None else self.incremental.streamed
 
     def _captured_names(self) -> list[tuple[str, str]]:
-        """Return the tables that are captured now, with those created since the query began."""
+        """Return the tables that are captured now, also those created since the query began."""
         catalog = Catalog(self._connect(), self._config["database.dbname"])
         return [(table.schema, table.table) for _, table, _ in captured_tables(catalog.tables(), self._tables)]
 
@@ -176,9 +176,9 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         return [name for name in names if system is None or not system.fullmatch(".".join(name))]
 
     def _made_ready(self, added: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-        """Publish further tables; return the reason for each that cannot be captured, or that no copy could follow.
+        """Publish further tables; return those that cannot be captured or copied, each with the reason.
 
-        What fails here is refused. It would end the query if it failed when the log is opened anew, at each start.
+        A table with a fault is refused here: otherwise it would end the query each time the log is opened.
         """
         control = self._connect()
         tables = Catalog(control, self._config["database.dbname"]).tables()
@@ -202,20 +202,20 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         return refused
 
     def _carried(self, connection: psycopg.Connection[Any], table: CapturedTable) -> CarriedTables:
-        """Return which rows and columns of a captured table a snapshot reads, by the present catalog."""
+        """Return the rows and columns of a captured table that a snapshot reads, by the present catalog."""
         return carried(connection, self._config, self._settings, [table], as_it_is=True)
 
     # --- the start -----------------------------------------------------------------------------------------------
 
     def prepare(self, since: PostgresOffset) -> None:
-        """Check the server, and prepare publication and replica identities; once."""
+        """Check the server, and prepare publication and replica identities. Repeated calls return at once."""
         commands = settled(since.progress.commands, self._config)
         if self._prepared and commands == self._commands:
             return
         self._prepared = False
         control = self._connect()
         refuse_standby(control)
-        # no log is open: its reader asks the same lists
+        # safe here: no log is open, whose reader would use the same lists
         self._commands = commands
         self._tables.overrule(commands.added, commands.removed)
         catalog = Catalog(control, self._config["database.dbname"], self._settings.shaping.comments)
@@ -247,9 +247,9 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         self._prepared = True
 
     def _await_slot(self, control: psycopg.Connection[Any], since: PostgresOffset) -> None:
-        """Wait for a slot that another client still reads, before a snapshot is read in vain or the slot is dropped.
+        """Wait for a slot that another client still reads, before a snapshot starts or the slot is dropped.
 
-        If neither is to happen, return at once: the reader of the log waits for the slot. Raises SlotInUse, and
+        Without a snapshot or a drop return at once: the reader of the log waits for the slot. Raises SlotInUse, and
         PositionLost for a slot that the server has invalidated.
         """
         mends, name = snapshot_mode(self._config).mends, self._config["slot.name"]
@@ -270,8 +270,8 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         return [entry for entry in captured if entry[0] in covered and not covered[entry[0]].is_unlogged]
 
     def clear_lost(self, since: PostgresOffset) -> str:
-        """Drop the slot if it can no longer be read. Return why the log cannot be read on from `since`, as a sentence;
-        "" if it can."""
+        """Drop the slot if it can no longer be read. Return why the log cannot be read from `since`, as a sentence; ""
+        if it can."""
         if self._stock.is_republished(self._connect(), since.inventory):
             slots.drop(self._connect(), self._config["slot.name"])
             return f"the publication {self._config['publication.name']} was dropped and made again."
@@ -295,7 +295,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
             self.snapshots.notifications.add(notification)
 
     def _discover(self) -> None:
-        """Let the publication have new tables that the lists name, if it is this pipeline's own."""
+        """Add new tables that the lists name to the publication, if publication.autocreate.mode is `filtered`."""
         if self._config["publication.autocreate.mode"] != "filtered":
             return
         control = self._connect()
@@ -375,7 +375,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         )
 
     def _shown(self, table: TableSchema) -> list[str]:
-        """Return the columns of which an update must change one to give an event: those in values, and the key."""
+        """Return the columns whose change makes an update an event: those shown in events, and the key."""
         shaping = self._settings.shaping
         return [column.name for column in table.columns if shaping.shows(table.id, column.name)] + list(table.key)
 
@@ -435,7 +435,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
 
 
 def _expected(progress: Progress) -> set[str]:
-    """Return the names of tables that commands have added or removed: what follows from that needs no warning."""
+    """Return the names of tables that commands have added or removed, whose absence from the log needs no warning."""
     commands = progress.commands
     waiting = () if progress.state is None else progress.state.collections
     read = {(one.schema, one.table) for one in (*waiting, *(held.collection for held in progress.held))}
@@ -452,7 +452,7 @@ def _import_reader() -> None:
 
 
 def _import_reducing_reader() -> None:
-    """Load also the kernels that reduce the log to the last change of each key."""
+    """Load the reader, and the kernels that reduce the log to the last change of each key."""
     from tailrace.connectors.postgres.protocol import last_changes
 
     _import_reader()

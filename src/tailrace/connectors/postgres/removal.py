@@ -1,7 +1,7 @@
 """The parts of a pipeline on a PostgreSQL server: its slot, its publication and its signal table. Driver.
 
-A slot or a publication of the configured name may be another program's: Debezium's defaults have the same names. So
-each counts as the pipeline's own only if the pipeline's checkpoint fits it.
+A slot or a publication of the configured name may belong to another program: Debezium's defaults have the same names.
+Each counts as the pipeline's own only if it fits the pipeline's checkpoint.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _found(config: Config, stored: Mapping[str, Any] | None) -> list[Removable]:
 
 
 def _foreign(config: Config, offset: PostgresOffset) -> str:
-    """Return why the server is not the checkpoint's, as a sentence; "" if it is."""
+    """Return a sentence if the checkpoint belongs to another server; "" if it belongs to this one."""
     if offset.server is None:
         return ""
     with closing(connect(config, replication=True)) as replication:

@@ -1,4 +1,4 @@
-"""Present rows of tables, read by their keys for a sink of tables. Driver and workers."""
+"""Look-up of current rows by their keys, for a sink of tables. Driver and workers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ _WAIT_S = 10.0
 _PAUSE_S = 0.02
 _REMEDY = "Read the table by an incremental snapshot, or set debezium.sink.tables.unknown.values = null."
 
-# A transaction that writes to the table holds a lock until others see its rows, even if its commit waits for a standby.
+# A transaction that writes to the table holds a lock until its rows are visible, even if its commit waits for a
+# standby.
 _WRITERS = """
 select distinct virtualtransaction from pg_catalog.pg_locks
 where locktype = 'relation' and relation = %s and granted and pid <> pg_catalog.pg_backend_pid()
@@ -78,7 +79,7 @@ class PostgresTable:
     def _texts(self, name: str, values: pa.Array) -> list[str]:
         """Return the values of a key column as texts for the server.
 
-        Raises SinkError for a type whose values do not come back the same.
+        Raises SinkError for a type whose values cannot be converted back exactly.
         """
         column, kind = self.schema.columns[self.schema.index(name)], values.type
         allowed = _FAITHFUL.get("enum" if column.kind == "enum" else column.type_name)
@@ -137,9 +138,11 @@ class PostgresPresent:
         return PostgresTable(PresentRows(Address.of(self._config, self._connection)), schema, self._settings)
 
     def _await_writers(self, oid: int, name: TableId) -> None:
-        """Wait until transactions that may have committed already are visible to every session.
+        """Wait until transactions that may have committed already are visible to every session. Raises
+        ConnectionFailed.
 
-        Without a synchronous standby that takes an instant, and a transaction that still writes has not committed.
+        Without a synchronous standby a commit is visible at once, and a transaction that still holds its lock after the
+        time limit has not committed.
         """
         waiting, until = self._writers(oid), time.monotonic() + _WAIT_S
         while waiting and time.monotonic() < until:

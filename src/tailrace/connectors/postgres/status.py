@@ -9,7 +9,8 @@ from tailrace.snapshot.plan import SnapshotPlan
 
 
 def describe(end: Offsets, newest: Offsets) -> SourceStatus:
-    """Return the status of a query that has read to the offset `end`; `newest` is the newest that the planner knows."""
+    """Return the status of a query that has read to the offset `end`; `newest` is the newest offset known to the
+    planner."""
     if "log" not in end:
         return SourceStatus(tables=tables(end, newest))
     offset = PostgresOffset.from_json(dict(end))

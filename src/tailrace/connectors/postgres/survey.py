@@ -1,4 +1,4 @@
-"""A first look at a PostgreSQL server: its tables, and the statements that a user of it lacks. Driver."""
+"""Survey of a PostgreSQL server: its tables, and statements for missing settings and rights of the user. Driver."""
 
 from __future__ import annotations
 

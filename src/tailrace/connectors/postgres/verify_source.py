@@ -1,7 +1,7 @@
 """A snapshot to compare with tables, and the keys that changed between two positions. Driver.
 
 The pipeline's slot is copied before the snapshot is taken. The copy is temporary, and begins at or before the position
-that the pipeline has committed at that moment. So it has every change by which the tables and the snapshot differ.
+that the pipeline has committed then. It therefore has every change by which the tables and the snapshot differ.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class ComparedSnapshot:
         return TouchedKeys((), True) if found is None else TouchedKeys(tuple(zip(*sorted(found), strict=True)))
 
     def is_told(self) -> bool:
-        # the snapshot shows nothing behind its position
+        # the snapshot shows nothing after its position
         return True
 
     def condition(self, names: Sequence[str], keys: Sequence[Sequence[Any]]) -> str:
@@ -101,11 +101,12 @@ class ComparedSnapshot:
         return f"{columns} in ({listed})" if len(names) == 1 else f"({columns}) in ({listed})"
 
     def _changes(self, after: str, upto: str) -> Iterator[pgoutput.AnyMessage]:
-        """Yield the messages of the transactions that commit after `after`, up to `upto`; Relation messages of all."""
+        """Yield the messages of transactions that commit after `after`, up to `upto`; Relation messages of all
+        transactions."""
         low, high = int(after, 16), int(upto, 16)
         if low >= high:
             return
-        # a commit record at `upto` ends behind it
+        # a commit record at `upto` ends after it
         query = _CHANGES.format(
             slot=literal(self._copy), upto=literal(lsn_text(high + 1)), publication=literal(self._publication)
         )
@@ -132,7 +133,7 @@ def compared(config: Config, settings: EventSettings) -> ComparedSnapshot:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    """Return the texts of the server's values that a table's value stands for: two days stand for infinities too."""
+    """Return the server's values, as text, that a table's value may represent: two days also represent infinities."""
     text = _text(value)
     if not isinstance(value, datetime.date):
         return (text,)
@@ -201,7 +202,7 @@ def _touched(messages: Iterator[pgoutput.AnyMessage], table: TableSchema) -> set
 
 
 class _Places:
-    """Places of the key's columns in the rows of a relation; with `is_told` old rows have them whenever they change."""
+    """Places of the key's columns in the rows of a relation. `is_told` is True if changed keys are in the old rows."""
 
     def __init__(self, indexes: tuple[int, ...], is_told: bool) -> None:
         self._indexes, self._is_told = indexes, is_told

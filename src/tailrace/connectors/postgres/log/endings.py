@@ -1,4 +1,4 @@
-"""Failures of sessions that read the log, as retriable or lasting errors. Planner."""
+"""Classification of failures of sessions that read the log: retriable or lasting. Planner."""
 
 from __future__ import annotations
 

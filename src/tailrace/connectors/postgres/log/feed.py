@@ -58,16 +58,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("tailrace")
 
 
-# Seconds between two looks at whether the server has flushed what is wanted, and at whether more is wanted.
+# Seconds between two checks whether the server has flushed the wanted log, and whether the target has moved.
 FLUSH_SECONDS = 0.02
 TARGET_SECONDS = 0.05
 
 
 class PostgresFeed:
-    """Messages of the slot behind `since`, run by run. Implements `tailrace.log.contracts.LogFeed`.
+    """Reads the slot's messages after `since`, run by run. Implements `tailrace.log.contracts.LogFeed`.
 
-    `relations` turns Relation messages into the table versions that segments need. With `comments` schemas hold the
-    comments of columns. Every transaction that is read is added to `streamed`.
+    `relations` turns Relation messages into the table versions that segments need. With `comments` schemas include
+    column comments. Every transaction that is read is added to `streamed`.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class PostgresFeed:
         self._wanted = wanted
         self._streamed = streamed
         self._bell = runtime.bell()
-        # A window must not wait long for a reader that waits for the server.
+        # Shorter with windows, which must not wait long for a reader that waits for the server.
         self._patience = 0.25 if streamed is None else 0.05
         self._wanted_lsn = FlushedLsn(0)
         self._target_lsn = wanted.target_lsn
@@ -184,7 +184,8 @@ class PostgresFeed:
         return Setback("session", text, settings.max_retries, 0.2, settings.retry_delay, exhausted(error, slot))
 
     def _session(self) -> Generator[IndexedStep | None]:
-        """Yield the indexed runs of a session, by one gear after another; None when nothing has arrived for a while."""
+        """Yield the indexed runs of a session, by whichever gear fits the backlog; None when nothing has arrived for a
+        while."""
         while True:
             self.head_lsn = self._flushed_end()
             target = self._target_lsn
@@ -205,8 +206,8 @@ class PostgresFeed:
     def _resume(self) -> None:
         """Check server and slot before a new decoding session, and set the positions at which the session begins.
 
-        It begins after the last transaction that was read completely. Raises PositionLost when the slot does not lead
-        on from there, and SlotInUse when another client reads the slot.
+        The session begins after the last transaction that was read completely. Raises PositionLost if the slot cannot
+        be read from there, and SlotInUse if another client reads the slot.
         """
         assert self._control is not None
         refuse_new_standby(self._control)
@@ -239,7 +240,7 @@ class PostgresFeed:
     def _identified(self) -> tuple[psycopg.Connection[Any], ServerId]:
         """Return a replication connection and the server behind it.
 
-        Raises PositionLost when the server's log is not the log that was read so far.
+        Raises PositionLost if the server's log is not the log that was read so far.
         """
         with ExitStack() as failing:
             connection = failing.enter_context(closing(self._connections.replication()))
@@ -251,7 +252,7 @@ class PostgresFeed:
         return connection, server
 
     def _check_begins(self, lsn: ReadLsn) -> None:
-        """Raise PositionLost when reading would begin at `lsn`, after a gap behind what has been read."""
+        """Raise PositionLost if there is a gap between the last position read and `lsn`, where reading would begin."""
         if lsn > self._read_lsn:
             raise PositionLost(
                 f"The replication slot {self.settings.slot} stands at {lsn_text(lsn)}, ahead of the checkpoint "
@@ -270,8 +271,8 @@ class PostgresFeed:
     def _catching_up(self) -> Iterator[IndexedStep | None]:
         """Yield the backlog, in slices.
 
-        It is streamed instead when the server has no slot to spare for a copy, or when the slot waits for standbys and
-        its copy would not.
+        The backlog is streamed instead if the server has no slot to spare for a copy, or if the slot waits for
+        standbys, as its copy would not.
         """
         gear = self._slices()
         if gear is None:
@@ -284,7 +285,7 @@ class PostgresFeed:
             size = settings.size_of_slice(gear.before, is_first=True)
             while not self._is_caught_up():
                 if self.head_lsn <= self._read_lsn:
-                    # the wanted log is written but not flushed: until then the server sends none of it
+                    # the wanted log is written but not flushed; the server sends only flushed log
                     self._doze(FLUSH_SECONDS)
                     self.head_lsn = self._flushed_end()
                     yield None
@@ -340,7 +341,7 @@ class PostgresFeed:
         return self.head_lsn - self._read_lsn <= self.settings.stream_below
 
     def _streaming(self, may_catch_up: bool = True) -> Iterator[IndexedStep | None]:
-        """Yield the stream's runs until the backlog has grown so large that catching up is faster."""
+        """Yield the stream's runs until the backlog is so large that the catch-up gear is faster."""
         gear = self._started()
         self._stream = gear
         try:
@@ -373,10 +374,10 @@ class PostgresFeed:
             gear.close()
 
     def _started(self) -> Streaming:
-        """Return the streaming gear, started behind what has been read."""
+        """Return the streaming gear, started after the last position read."""
         settings = self.settings
         assert self._control is not None
-        # The connection whose server was identified: a new one may lead to a server that was promoted meanwhile.
+        # Reuse the connection whose server was identified: a new one may lead to a server that was promoted meanwhile.
         connection, self._replication = self._replication, None
         if connection is None:
             connection, self.server = self._identified()
@@ -399,7 +400,7 @@ class PostgresFeed:
 
     @property
     def _is_wanted(self) -> bool:
-        """True if a caller waits for a position that has not been read."""
+        """True if a caller waits for a position that has not been read yet."""
         return self._read_lsn < max(self._wanted_lsn, self._target_lsn or 0)
 
     def _step(self, messages: Messages) -> IndexedStep:
@@ -418,7 +419,7 @@ class PostgresFeed:
         self._slot.advance(self._control, force)
 
     def _compared(self, version: int) -> tuple[Int32s, int]:
-        """Return the places of the columns of which an update must change one, and the number of columns."""
+        """Return the places of the columns whose change makes an update an event, and the number of columns."""
         assert self._wanted.shows is not None
         table = self.relations.versions[version]
         places = sorted({table.index(name) for name in self._wanted.shows(table)})
@@ -452,15 +453,15 @@ class PostgresFeed:
             self._target_lsn = max(self._target_lsn, TargetLsn(lsn))
 
     def has_read(self, target: LogPosition) -> bool:
-        # a target is no transaction of its own: what commits before it is wanted
+        # transactions that commit before a target are wanted; the target itself is no transaction
         return self._read_lsn >= target.commit_lsn
 
     def has_passed(self, position: LogPosition) -> bool:
-        # a position inside a transaction is passed too: nothing more of that transaction can be captured
+        # a position inside a transaction counts as passed: nothing more of that transaction can be captured
         return self._read_lsn > position.commit_lsn
 
     def reached(self, start: LogPosition) -> LogPosition:
-        # in this order: the state of the commits must not be older than the position read
+        # read in this order: `reached` must not be older than the position
         read, reached = self._read_lsn, self.indexer.reached
         if start.consumed is not None or read <= start.safe_lsn:
             return start
@@ -471,7 +472,7 @@ class PostgresFeed:
         self._slot.acknowledge(acknowledged(position))
         target = self._target_lsn
         if target is not None and self._read_lsn >= target:
-            # Spark ends the planner soon after the last commit: the server must be asked to advance the slot before
+            # Spark ends the planner soon after the last commit: wait until the server was asked to advance the slot
             self._bell.ring()
             self._slot.wait()
         return position

@@ -73,11 +73,11 @@ class Streaming:
     """The streaming gear: one replication connection for as long as it lasts."""
 
     RUN_BYTES = 1 << 20
-    # Seconds from the last run's end for which a run waits for more, unless a caller is in a hurry: indexing one commit
-    # takes as long as indexing fifty, and a server under small commits sends hundreds a second.
+    # Seconds after the last run for which a run waits for more messages, unless a caller is in a hurry: indexing one
+    # commit takes as long as indexing fifty, and a server with small commits sends hundreds a second.
     LINGER = 0.05
-    # While it waits, it looks for more only every DOZE seconds if less than DOZE_BYTES came since the last look: waking
-    # up for one commit takes as long as fetching five at once.
+    # While a run waits, it polls only every DOZE seconds if less than DOZE_BYTES came since the last poll: waking up
+    # for one commit takes as long as fetching five at once.
     DOZE = 0.01
     DOZE_BYTES = 16 << 10
 
@@ -284,7 +284,7 @@ class CatchUp:
         )
 
     def advance(self, lsn: int) -> None:
-        """Skip what commits before `lsn`; a no-op if the copy stands at or behind it."""
+        """Skip transactions that commit before `lsn`. Does nothing if the copy is already at `lsn` or later."""
         self._connection.execute(
             f"select from pg_replication_slots s, "
             f"lateral pg_replication_slot_advance(s.slot_name, '{lsn_text(lsn)}') "
@@ -294,7 +294,8 @@ class CatchUp:
     def slice(self, upto_lsn: int) -> Iterator[Messages]:
         """Yield the transactions that commit before `upto_lsn` and were not read yet, in runs of some 16 MB.
 
-        The server stops at its log's flushed end, or behind the record at `upto_lsn`; `position` returns the end.
+        The server stops at its log's flushed end, or after the record at `upto_lsn`; `position` returns the LSN
+        reached.
         """
         batches = self._connection.query(
             "select pg_lsn_send(lsn), data from pg_logical_slot_get_binary_changes("
@@ -311,7 +312,7 @@ class CatchUp:
             raise
 
     def position(self) -> ReadLsn:
-        """Return the copy's position, behind the last record of the slices read, and set `before`."""
+        """Return the copy's position, after the last record of the slices read, and set `before`."""
         batches = self._connection.query(
             "select (confirmed_flush_lsn - '0/0'::pg_lsn)::int8, coalesce(confirmed_flush_lsn - restart_lsn, 0)::int8 "
             f"from pg_replication_slots where slot_name = {literal(self._name)}"

@@ -17,23 +17,24 @@ if TYPE_CHECKING:
 
     from tailrace.connectors.postgres.server.arrow import ArrowConnection
 
-# Seconds between two questions whether the server has flushed its log.
+# Seconds between two queries for the flushed end of the log.
 FLUSH_PAUSE = 0.01
 
 
 def flushed_end(connection: psycopg.Connection[Any]) -> FlushedLsn:
-    """Return the flushed end of the log: up to there it can be read now."""
+    """Return the flushed end of the log, up to which it can be read now."""
     row = connection.execute("select (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::int8").fetchone()
     assert row is not None
     return FlushedLsn(int(row[0]))
 
 
 def present(connection: psycopg.Connection[Any]) -> TargetLsn:
-    """Return an LSN behind every commit that others can see now; the server will soon flush its log up to there.
+    """Return an LSN after every commit that is visible now; the server will soon flush its log up to this LSN.
 
     A commit under synchronous_commit=off is visible before it is flushed. The WAL writer flushes up to the last such
-    commit, within three times wal_writer_delay, and no further. So if log is unflushed, this function commits a
-    transaction without changes behind it. The LSN may be ahead of the last record's end by a page header.
+    commit, within three times wal_writer_delay, and no further. If part of the log is unflushed, this function
+    therefore commits a transaction without changes after it. The LSN may be ahead of the last record's end by a page
+    header.
     """
     row = connection.execute(
         "select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8, "
@@ -49,10 +50,10 @@ def present(connection: psycopg.Connection[Any]) -> TargetLsn:
 def flushed_present(
     connection: psycopg.Connection[Any], runtime: Runtime, target: TargetLsn | None = None
 ) -> FlushedLsn | None:
-    """Wait for and return a flushed LSN behind every commit that others can see now; None if that takes too long.
+    """Wait for a flushed LSN after every commit that is visible now, and return it; None if that takes too long.
 
-    With a `target`, behind which there must be a commit, the LSN is only at or behind the target. The server flushes by
-    itself within three times wal_writer_delay, unless it is too busy.
+    With `target`, a result of `present`, return a flushed LSN at or after it. The server flushes by itself within three
+    times wal_writer_delay, unless it is too busy.
     """
     target = present(connection) if target is None else target
     flushed = flushed_end(connection)
@@ -67,8 +68,8 @@ def flushed_present(
     return flushed
 
 
-# A transaction keeps the lock on its id until new snapshots show it. In pg_stat_activity servers hide the sessions of
-# other roles by nulls.
+# A transaction keeps the lock on its id until new snapshots show it. pg_stat_activity shows nulls for the sessions of
+# other roles.
 _WAITING = """
 select backend_xid::text::int8 from pg_catalog.pg_stat_activity
 where wait_event = 'SyncRep' and backend_xid is not null
@@ -81,9 +82,10 @@ where locktype = 'transactionid' and mode = 'ExclusiveLock' and granted and pid 
 
 
 def waiting(connection: psycopg.Connection[Any]) -> list[int]:
-    """Return the 32-bit ids of transactions that the log has as committed and that wait for a synchronous standby.
+    """Return the 32-bit ids of transactions that are committed in the log and wait for a synchronous standby.
 
-    New snapshots do not show them yet. If the role may not see who waits, the ids of all running transactions.
+    New snapshots do not show them yet. If the role may not see which sessions wait, return the ids of all running
+    transactions.
     """
     return [row[0] for row in connection.execute(_WAITING).fetchall()]
 
@@ -110,7 +112,7 @@ class ServerId:
 def identify(replication: psycopg.Connection[Any], known: ServerId | None = None, reached: int = 0) -> ServerId:
     """Return the identity of the server behind a replication connection.
 
-    Raises PositionLost when its log is not the log that was read from the server `known` up to the LSN `reached`.
+    Raises PositionLost if its log is not the log that was read from the server `known` up to the LSN `reached`.
     """
     reason = "" if known is None else branched_off(replication, known, reached)
     if reason:
@@ -127,8 +129,8 @@ def identify(replication: psycopg.Connection[Any], known: ServerId | None = None
 def branched_off(replication: psycopg.Connection[Any], known: ServerId, reached: int) -> str:
     """Return why the server's log is not the log read from `known` up to the LSN `reached`, as the rest of a sentence.
 
-    Empty if it is that log. A copy of the server's files that went on by itself has the same identifier and the same
-    timeline: it cannot be told from the original.
+    Return "" if it is that log. A copy of the server's files that runs as a server of its own has the same identifier
+    and timeline: it cannot be distinguished from the original.
     """
     found = identify(replication)
     if found.system != known.system:
@@ -145,7 +147,7 @@ def branched_off(replication: psycopg.Connection[Any], known: ServerId, reached:
 
 
 def refuse_new_standby(connection: psycopg.Connection[Any]) -> None:
-    """Raise ConnectionFailed, a retriable error, when the server has become a standby.
+    """Raise ConnectionFailed, a retriable error, if the server has become a standby.
 
     Another server will soon be the primary, under the same name.
     """
@@ -156,10 +158,11 @@ def refuse_new_standby(connection: psycopg.Connection[Any]) -> None:
 
 
 def refuse_another(connection: ArrowConnection, server: ServerId) -> None:
-    """Raise ConnectionFailed when the connection has reached another server than `server`; also the driver's errors.
+    """Raise ConnectionFailed if the connection has reached another server than `server`. Raises the driver's errors,
+    too.
 
-    A new session then checks whether that server's log is the log that was read. Servers with shared storage, as
-    Aurora's, may lack the function that gives the timeline; they all have one log.
+    A new session then checks whether that server's log is the log that was read. Servers with shared storage, such as
+    Aurora, may lack the function that gives the timeline. They share one log and are accepted.
     """
     try:
         timeline = timeline_of(connection)
@@ -202,7 +205,7 @@ def _text(content: str | bytes) -> str:
 
 
 class CatalogXmin:
-    """The slot's catalog xmin, queried once in `xmin.fetch.interval.ms` over the connection that `connect` returns."""
+    """The slot's catalog xmin, queried at most once every `xmin.fetch.interval.ms` over the connection of `connect`."""
 
     def __init__(self, config: Mapping[str, Any], connect: Callable[[], psycopg.Connection[Any]]) -> None:
         self._interval = config["xmin.fetch.interval.ms"] / 1000
@@ -212,7 +215,7 @@ class CatalogXmin:
         self._known = 0
 
     def now(self) -> int:
-        """Return the catalog xmin; 0 if it is not wanted or not known."""
+        """Return the catalog xmin; 0 if the option turns it off or it is not known."""
         now = time.monotonic()
         if self._interval and now >= self._due:
             row = self._connect().execute(
@@ -230,8 +233,8 @@ where slot_type = 'logical' and plugin = 'pgoutput' and not temporary and slot_n
   and database = pg_catalog.current_database() and confirmed_flush_lsn <= %s::pg_lsn
 order by confirmed_flush_lsn desc, slot_name limit 5
 """
-"""Other slots of the database at or before a position: the slot that was used before is among them if it still exists.
-"""
+"""Other slots of the database at or before a position. A slot that the pipeline used earlier is among them if it
+exists."""
 
 
 def way_back(connection: psycopg.Connection[Any], slot: str, lsn: int) -> str:
@@ -245,7 +248,7 @@ def way_back(connection: psycopg.Connection[Any], slot: str, lsn: int) -> str:
 
 
 def refuse_standby(connection: psycopg.Connection[Any]) -> None:
-    """Raise PrerequisiteError when the server is a standby: no publication and no slot can be created there."""
+    """Raise PrerequisiteError if the server is a standby: neither publications nor slots can be created there."""
     row = connection.execute("select pg_is_in_recovery()").fetchone()
     if row is not None and row[0]:
         raise PrerequisiteError("The server is a standby.", NAME_PRIMARY)
@@ -258,7 +261,7 @@ NAME_PRIMARY = "Name the primary in database.hostname: changes are read from pri
 def decodes_behind_standbys(connection: psycopg.Connection[Any], slot: str) -> bool:
     """Return True if for this slot the server sends only log that standbys have confirmed.
 
-    It does so for failover slots under synchronized_standby_slots, but not for copies of them.
+    This holds for failover slots with synchronized_standby_slots set, but not for copies of such slots.
     """
     row = connection.execute(
         "select coalesce((to_jsonb(s) ->> 'failover')::bool, false) and "

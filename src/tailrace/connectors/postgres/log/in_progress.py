@@ -35,7 +35,7 @@ class _InProgress:
 
 
 class AfterCommit(ConnectionFailed):
-    """Transactions in progress cannot be taken: the server must send them after their commit."""
+    """Transactions in progress cannot be accepted: the server must send them after their commit."""
 
 
 class UnclearTransaction(AfterCommit):
@@ -51,8 +51,8 @@ class StreamedTransactions:
 
     Each transaction has a spooled file: in memory up to `memory_limit` bytes, then on disk. A record of the file is the
     message's LSN and length, the id of the subtransaction that wrote it, and the message without that id. The
-    transactions belong to one session: the next session sends them again. TooMuchInProgress is raised, and ends the
-    session, when the files exceed `limit` bytes or one cannot be written.
+    transactions belong to one session: the next session sends them again. If the files exceed `limit` bytes, or a file
+    cannot be written, TooMuchInProgress is raised and ends the session.
     """
 
     def __init__(self, limit: int = 512 << 20, memory_limit: int = 8 << 20) -> None:
@@ -79,7 +79,7 @@ class StreamedTransactions:
         kind = message[0] if message else 0
         transaction = self._open[self.current]
         if kind == _ORIGIN:
-            # the only message without an id: it follows the first start of a block, as it would follow a Begin
+            # the only message without an id; it follows the first Stream Start, as it would follow a Begin
             subtransaction, body = struct.pack(">I", self.current), message
         elif kind in _STREAMED_KINDS and len(message) >= 5:
             subtransaction, body = message[1:5], message[:1] + message[5:]
@@ -155,7 +155,8 @@ def _surviving(transaction: _InProgress) -> Iterator[tuple[bytes, int]]:
     """Yield the messages of a transaction without those of subtransactions that were rolled back.
 
     A Relation message describes all changes of its table up to the next Relation message, in whichever subtransaction
-    it was sent. So one of a subtransaction that was rolled back is yielded if a change that survives needs it.
+    it was sent. A Relation message of a subtransaction that was rolled back is therefore yielded if a surviving change
+    needs it.
     """
     file = transaction.file
     file.seek(0)

@@ -22,10 +22,10 @@ class IndexedRun(RowRun[RowPositions, Transactions]):
     """A run of messages, whose rows are the captured changes, and the ends of its transactions.
 
     A truncate is a row for each of its tables. `version[i]` is `MESSAGE` for a logical message, and `BOUNDARY` for
-    Begin and Commit messages, which are rows if transaction metadata is wanted; `op` has their kind byte. The
-    `end_*` arrays describe the commits in the run: its LSN, its end LSN, the end LSN of the last commit up to it
-    that was not left out (-1: there is none), and its time in µs since 1970. A logical message outside of
-    transactions is a transaction and a commit of its own (see `LogPosition`), with the transaction id 0.
+    Begin and Commit messages, whose `op` is their kind byte. These are rows only with transaction metadata. The `end_*`
+    arrays have an item for each commit in the run: the commit's LSN, its end LSN, the end LSN of the last commit up to
+    it that was not left out (-1 if there is none), and its time in µs since 1970. A logical message outside of
+    transactions counts as a transaction with a commit (see `LogPosition`); its transaction id is 0.
     """
 
     end_commit: Int64s
@@ -34,7 +34,7 @@ class IndexedRun(RowRun[RowPositions, Transactions]):
     end_us: Int64s
 
     def _rows_before(self, commit_lsn: int) -> int:
-        """Return the number of rows whose commit is before this LSN; a search, since a run may have many rows."""
+        """Return the number of rows whose commit is before this LSN, by binary search."""
         return bisect_left(self.by_row.transaction, commit_lsn, key=self.transactions.commit_lsn.__getitem__)
 
     def _commit(self, place: int) -> LogPosition:
@@ -50,7 +50,7 @@ class IndexedRun(RowRun[RowPositions, Transactions]):
     def leads_to(self, before: LogPosition) -> LogPosition:
         """Return the position at the end of the run, for a log that had been read to `before`.
 
-        It is `before` if the run has only what was read before, as a new session sends it again.
+        The position is `before` if the run has only messages that were read before, which a new session sends again.
         """
         found = before
         if len(self):
@@ -82,9 +82,9 @@ class IndexedRun(RowRun[RowPositions, Transactions]):
     # --- ends of batches, and the bytes that batches need ---------------------------------------------------------
 
     def end(self, start: LogPosition, first: int, last: int, upto: LogPosition | None) -> LogPosition | None:
-        """Return the position of the last commit within the first `last` rows, and up to the position `upto`.
+        """Return the position of the last commit within the first `last` rows and not after the position `upto`.
 
-        None if that commit ends neither a row from `first` on nor the transaction that `start` is inside of.
+        Return None if that commit ends neither a row from `first` on nor the transaction in which `start` lies.
         """
         ends = int(np.searchsorted(self.end_rows, last, "right"))
         if upto is not None:
@@ -95,10 +95,11 @@ class IndexedRun(RowRun[RowPositions, Transactions]):
         return self._commit(ends - 1) if is_inside or int(self.end_rows[ends - 1]) > first else None
 
     def cut(self, row: int, start: LogPosition) -> LogPosition:
-        """Return the position after `row`, inside its transaction: the slot may only forget what is before that.
+        """Return the position after `row`, inside its transaction. The slot may only forget what is before the
+        transaction.
 
-        It is after all rows of the same message. For a message outside of transactions, which is a whole transaction,
-        it is the position after its commit.
+        The position is after all rows of the same message. For a logical message outside of transactions it is the
+        position after its commit.
         """
         of = int(self.by_row.transaction[row])
         ended = int(np.searchsorted(self.end_rows, row + 1))
@@ -117,7 +118,8 @@ class IndexedRun(RowRun[RowPositions, Transactions]):
         )
 
     def is_passed(self, position: LogPosition) -> bool:
-        """Return True if the run has no row after `position`, nor the end of the transaction that it is inside of."""
+        """Return True if the run has neither a row after `position` nor the end of the transaction in which `position`
+        lies."""
         if self.first_after(position) < len(self):
             return False
         ends = self.end_commit

@@ -38,10 +38,10 @@ _SEVERAL = -2
 
 @dataclass(frozen=True, slots=True)
 class IndexerState:
-    """State of an indexer after the last run that was kept: all that the index of the next run depends on.
+    """State of an indexer after the last run that was kept. The index of the next run depends on nothing else.
 
-    Rows up to and including `position` are dropped. `last_end` is the end LSN of the last commit that was not left
-    out, -1 if there was none; `last_us` is the time of the last commit. `open` describes the open transaction: its id,
+    Rows up to and including `position` are dropped. `last_end` is the end LSN of the last commit that was not left out,
+    -1 if there was none; `last_us` is the time of the last commit. `open` describes the open transaction: its id,
     commit LSN, time, and the `last_end` before it. `next_ordinal` is the number of its changes so far, `counts` the
     number of its events by table. `versions` are the table versions in effect, by oid. `unchanged` is the number of
     updates left out because they changed no column that is delivered.
@@ -59,9 +59,9 @@ class IndexerState:
 
 @dataclass(frozen=True, slots=True)
 class IndexedStep(contracts.Step[LogPosition, Rows]):
-    """An indexed run, and the indexer's state once it is kept.
+    """An indexed run, and the indexer's state after it.
 
-    It is not wanted if it has neither a row nor a commit that ends a transaction begun earlier.
+    The step is not wanted if its run has neither a row nor the commit of a transaction that began earlier.
     """
 
     run: IndexedRun
@@ -70,7 +70,8 @@ class IndexedStep(contracts.Step[LogPosition, Rows]):
 
 @dataclass(slots=True)
 class _Ends:
-    """The commits of a run in order, by message number. A message alone is a commit of its own."""
+    """The commits of a run in order, by message number. A logical message outside of transactions counts as a
+    commit."""
 
     messages: Int64s
     commit_lsn: Int64s
@@ -109,7 +110,7 @@ class _Marked:
     def ordinals(self, rows: Int64s) -> Int64s:
         """Return the places of messages in their transactions."""
         found = self.counted[rows] - self.base[self.transaction[rows]]
-        # a commit's place is after the last change of its transaction, a begin's before the first
+        # a commit's ordinal is after the last change of its transaction, a begin's ordinal before the first
         found[self.kinds[rows] != _COMMIT] -= 1
         return found
 
@@ -117,16 +118,15 @@ class _Marked:
 class Indexer:
     """Indexes runs of protocol 1 messages.
 
-    `index` only computes, from `reached` and a run; `keep` sets the state after it, once the indexed run is kept. So
-    a run that fails between the two counts as not read, and a new session reads it again.
+    `index` computes a step from `reached` and a run, without side effects; `keep` sets the state after the step, once
+    the indexed run has been stored. A run that fails between the two counts as not read: a new session reads it again.
 
-    `tables` gives the ids of table versions. `skip(xid, commit_lsn)` returns True for a transaction to leave out,
-    because a snapshot has shown it already; its logical messages stay, as no snapshot shows them. With
-    `covers(version)` only the transaction's changes of tables for which this returns True are left out. Rows up to and
-    including `position` are dropped. With `numbering` Begin and Commit messages are rows too, and the events are
-    numbered. `takes(prefix)` returns True for logical messages that are rows; None: no logical message is a row.
-    `compared(version)` gives the places of the columns of which an update must change one to be a row, and the number
-    of columns; None: every update is a row.
+    `tables` gives the ids of table versions. `skip(xid, commit_lsn)` returns True for a transaction to leave out
+    because a snapshot has shown it. Its logical messages stay, as no snapshot shows them. With `covers`, only changes
+    of table versions for which `covers(version)` is True are left out. Rows up to and including `position` are dropped.
+    With `numbering` Begin and Commit messages are rows too, and the events are numbered. `takes(prefix)` returns True
+    for logical messages that are rows; None: no logical message is a row. `compared(version)` returns the places of the
+    columns whose change makes an update a row, and the number of columns; None: every update is a row.
     """
 
     def __init__(
@@ -168,14 +168,15 @@ class Indexer:
         return self.reached.unchanged
 
     def keep(self, step: IndexedStep) -> None:
-        """Set the state to that after the step, whose indexed run has been kept. Never fails."""
+        """Set the state to `step.after`, once the step's run has been stored. Never fails."""
         self._tables.keep()
         self.reached = step.after
 
     def index(self, data: Bytes, offsets: Int64s, lsn: Int64s) -> IndexedStep:
-        """Index the messages `data[offsets[i]:offsets[i + 1]]` sent at `lsn[i]`, which follow what was kept last.
+        """Index the messages `data[offsets[i]:offsets[i + 1]]` sent at `lsn[i]`, which follow the last run that was
+        kept.
 
-        Raises DecodeError when they do not follow the protocol, and the errors of `tables`.
+        Raises DecodeError if they violate the protocol, and the errors of `tables`.
         """
         before = self.reached
         self._tables.begin()
@@ -244,7 +245,7 @@ class Indexer:
         return IndexedStep(indexed, bool(len(indexed) or (waits and len(indexed.end_commit))), after)
 
     def _marked(self, data: Bytes, offsets: Int64s) -> _Marked:
-        """Return the run with its transactions. Raises DecodeError if they do not follow the protocol."""
+        """Return the run with its transactions. Raises DecodeError if the messages violate the protocol."""
         before = self.reached
         kinds, relations = scan.scan(data, offsets)
         begins = np.flatnonzero(kinds == _BEGIN)
@@ -373,7 +374,8 @@ class Indexer:
                 left_out = ended[place] and self._skip(ended[place], commit)
                 known.append(known[-1] if left_out else end)
         seen = np.array(known, np.int64)
-        # The last commit up to a Begin is the commit before it; the last commit up to a message alone is itself.
+        # The last commit up to a Begin is the one before it; the last commit up to a message alone is the message
+        # itself.
         previous = seen[np.searchsorted(ends.messages, openers, "right")]
         if before.open is not None:
             first = [np.array([value], np.int64) for value in before.open]
@@ -383,14 +385,14 @@ class Indexer:
         return Transactions(xid=xid, commit_lsn=commit_lsn, commit_us=commit_us, previous_end=previous), seen
 
     def _skipped(self, transactions: Transactions) -> npt.NDArray[np.bool_] | None:
-        """Return a mask of the transactions to leave out; None if none ever is."""
+        """Return a mask of the transactions to leave out; None if no snapshot has shown any."""
         if self._skip is None:
             return None
         pairs = zip(transactions.xid.tolist(), transactions.commit_lsn.tolist(), strict=True)
         return np.array([self._skip(xid, lsn) for xid, lsn in pairs], np.bool_)
 
     def _leave_out(self, changes: Int64s, version: Int32s, truncated: dict[int, tuple[int, ...]]) -> None:
-        """Mark as not captured those of `changes`, all of transactions to leave out, that are of covered tables."""
+        """Mark changes of covered tables as not captured. `changes` are the changes of transactions to leave out."""
         assert self._covers is not None
         covered = {int(found) for found in np.unique(version[changes]) if found >= 0 and self._covers(int(found))}
         version[changes[np.isin(version[changes], list(covered))]] = UNCAPTURED
@@ -401,7 +403,7 @@ class Indexer:
                 version[message] = UNCAPTURED
 
     def _beyond(self, transactions: Transactions, transaction: Int64s, ordinal: Int64s) -> npt.NDArray[np.bool_]:
-        """Return a mask of the rows that stand after the position reached."""
+        """Return a mask of the rows after the position reached."""
         position = self.reached.position
         commit = transactions.commit_lsn[transaction]
         keep: npt.NDArray[np.bool_] = commit > position.commit_lsn
@@ -413,7 +415,7 @@ class Indexer:
 def _check_order(
     offsets: Int64s, counted: Int64s, begins: Int64s, commits: Int64s, alone: Int64s, carried: bool
 ) -> None:
-    """Raise DecodeError unless Begin and Commit messages alternate and enclose all changes but messages alone."""
+    """Raise DecodeError unless Begin and Commit messages alternate and enclose all changes except messages alone."""
     first, then = (commits, begins) if carried else (begins, commits)
     alternate = 0 <= len(first) - len(then) <= 1 and bool((first[: len(then)] < then).all())
     if not (alternate and (then[: len(first) - 1] < first[1:]).all()):
@@ -467,7 +469,7 @@ def _ends(
 ) -> _Ends:
     """Return the ends of the run's transactions.
 
-    A message alone has the time of the last commit before it; before the first commit of the run, `last_us`.
+    A message alone has the time of the last commit before it in the run; without one it has `last_us`.
     """
     # Commit: Int8 flags, Int64 commit LSN, Int64 end LSN, Int64 time.
     fields = _fields(data, offsets, commits, 1, 25)
@@ -488,7 +490,10 @@ def _ends(
 
 
 def _fields(data: Bytes, offsets: Int64s, messages: Int64s, start: int, length: int) -> Bytes:
-    """Return the `length` bytes from `start` of each message, one row a message; a message must end there."""
+    """Return the `length` bytes from `start` of each message, one row per message.
+
+    Raises DecodeError if a message does not end there.
+    """
     if not len(messages):
         return np.empty((0, length), np.uint8)
     wrong = offsets[messages + 1] - offsets[messages] != start + length

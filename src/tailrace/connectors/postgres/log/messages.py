@@ -1,4 +1,4 @@
-"""Logical messages: those among a batch's rows, and the task that makes events of them. Planner and tasks."""
+"""Logical messages: their selection from a batch's rows, and the task that makes events of them. Planner and tasks."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ MESSAGES = TableSchema(TableId("", "pg_catalog", "pg_logical_emit_message"), (),
 
 
 def messages(rows: Sequence[Rows], most: int = 0) -> Segment | None:
-    """Return the logical messages among the rows: they have one topic, and so one task. None if there are none.
+    """Return the logical messages among the rows, for one task, because they have one topic; None if there are none.
 
-    Those that have more than `most` bytes, if that is not 0, are without their bytes.
+    Messages of more than `most` bytes have no content; 0: there is no limit.
     """
     found = [
         (part.run, part.first + np.flatnonzero(part.run.version[part.first : part.last] == MESSAGE)) for part in rows

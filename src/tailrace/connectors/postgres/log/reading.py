@@ -27,11 +27,11 @@ class ReaderSettings:
     """Settings of the reader; sizes are in bytes and times in seconds.
 
     The catch-up gear reads a backlog of more than `catch_up_above` bytes of WAL, until less than `stream_below` is
-    left. A slice has `slice_bytes` or more. The first has `first_slice_bytes`, so that the first batch starts early,
-    unless `gathers`: then batches wait for everything that there is to read. A lost session is retried `max_retries`
-    times in a row (-1: for ever), and a slot in use by another client `slot_retries` times, with growing pauses of at
-    most the delays. At most `in_progress_limit` bytes of transactions are taken before their commit. `parameters` are
-    additional parameters of pgoutput.
+    left. A slice has `slice_bytes` or more. The first slice has `first_slice_bytes`, so that the first batch starts
+    early. With `gathers` it has `slice_bytes`, too, because batches wait for the whole backlog. A lost session is
+    retried `max_retries` times in a row (-1: for ever), and a slot in use by another client `slot_retries` times, with
+    growing pauses up to the delays. At most `in_progress_limit` bytes of transactions are accepted before their commit.
+    `parameters` are additional parameters of pgoutput.
     """
 
     slot: str
@@ -73,17 +73,17 @@ class ReaderSettings:
         )
 
     def size_of_slice(self, before: int, is_first: bool = False) -> int:
-        """Return the bytes of WAL for the next slice; for each slice the server reads `before` bytes as well."""
+        """Return the bytes of WAL for the next slice. For each slice the server also reads `before` earlier bytes."""
         least = self.first_slice_bytes if is_first and not self.gathers else self.slice_bytes
         return max(least, min(before // 2, _SLICE_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
 class StartPosition:
-    """Start of reading: behind the position `log`.
+    """Start of reading: after the position `log`.
 
-    `server` is the server whose log was read before, up to `reached_lsn`; the log of another server is refused. None:
-    the log of any server is accepted.
+    `server` is the server whose log was read before, up to `reached_lsn`. The log of another server is refused; if
+    `server` is None, any log is accepted.
     """
 
     log: LogPosition
@@ -95,11 +95,10 @@ class StartPosition:
 class LogSelection:
     """Selection of what is read from the log.
 
-    `visible` are the transactions whose changes a snapshot has shown already. With `target_lsn` reading ends there: no
-    transaction that commits after it is read. With `numbered_without` events are numbered within their transactions;
-    its operations give no events. `takes(prefix)` returns True for the logical messages to capture; None: no message.
-    `shows(table)` names the columns of which an update must change one to be delivered; None: every update is
-    delivered.
+    `visible` are the transactions whose changes a snapshot has shown already. With `target_lsn` reading ends there:
+    later commits are not read. With `numbered_without` events are numbered within their transactions; the operations
+    that it names give no events. `takes(prefix)` returns True for the logical messages to capture; None: no message.
+    `shows(table)` names the columns whose change makes an update an event; None: every update is delivered.
     """
 
     visible: VisibleTransactions | None = None
@@ -113,7 +112,7 @@ class LogSelection:
 class Environment:
     """The planner's outside world: functions that open sessions with a server, and the runtime with its clock.
 
-    `watches` is True if a thread looks at the slot (`slot_watch`).
+    `watches` is True if a thread monitors the slot (`slot_watch`).
     """
 
     connect: Connect = connect
@@ -127,7 +126,8 @@ OUTSIDE = Environment(watches=True)
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """Functions that open each kind of connection. The reader's thread calls them, a helper thread `arrow` as well."""
+    """Functions that open each kind of connection. The reader's thread calls them; a helper thread calls `arrow`,
+    too."""
 
     control: Callable[[], psycopg.Connection[Any]]
     replication: Callable[[], psycopg.Connection[Any]]

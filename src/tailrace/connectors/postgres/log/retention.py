@@ -1,6 +1,6 @@
-"""The log that replication slots keep on the server: how much, why, and how long there is room for more.
+"""The log that replication slots keep on the server: its size, the causes, and a forecast until the space is used.
 
-Driver and planner; only reads, except `drop`.
+Driver and planner. Reads only, except `drop`.
 """
 
 from __future__ import annotations
@@ -58,13 +58,14 @@ _MUCH = 64 << 20
 class SlotLog:
     """A replication slot and the log that it keeps.
 
-    `retained` are the bytes of log from the first one that the server keeps for it, `unconfirmed` those after the
-    position that its reader has acknowledged. `limit` is the number of retained bytes at which the server, or the
-    disk, ends it, and `room` the bytes until then; None: there is no limit. `reason` says why it cannot be read any
-    more; "" if it can. `idle_s` are the seconds since anybody read it; None if unknown. `kept` is `retained`, or
-    None if the server keeps no log for it. `status` is the server's own word for the slot, `safe` the bytes that it
-    names until it loses log, and `spilled` bytes and transactions that decoding has written to the server's disk.
-    `end_lsn` is the end of the server's log.
+    - `retained` is the number of bytes of log that the server keeps for it. `kept` is the same, or None if the server
+      keeps no log. `unconfirmed` is the number of bytes after the position that its reader has acknowledged.
+    - `limit` is the number of retained bytes at which the server or the disk invalidates it, and `room` the bytes until
+      then; None without a limit. `safe` is safe_wal_size, the server's own figure for `room`.
+    - `reason` says why it cannot be read any more; "" if it can. `status` is its wal_status.
+    - `idle_s` is the number of seconds since it was last read; None if unknown.
+    - `spilled` are the bytes and the transactions that decoding has written to the server's disk; None if unknown.
+    - `end_lsn` is the end of the server's log.
     """
 
     name: str
@@ -86,12 +87,12 @@ class SlotLog:
 
     @property
     def percent(self) -> float | None:
-        """The retained bytes as a part of the limit; None without a limit."""
+        """The retained bytes in percent of the limit; None without a limit."""
         return None if self.limit is None else 100 * self.retained / max(self.limit, 1)
 
 
 def read(connection: psycopg.Connection[Any], config: Mapping[str, Any], name: str | None = None) -> list[SlotLog]:
-    """Return the slot `name`, or all slots, those that keep most first."""
+    """Return the slot `name`, or all slots if it is None; slots that keep more log come first."""
     given = config["slot.limit.bytes"]
     most, least = connection.execute(_LIMIT.encode()).fetchone() or (-1, 0)
     own = None if most is None or most < 0 else max(most, least or 0) << 20
@@ -125,7 +126,7 @@ def retention(config: Config) -> LogRetention:
 
 
 def reported(slots: Sequence[SlotLog], config: Mapping[str, Any], level: int | None = None) -> LogRetention:
-    """Return the slots of a server as metrics have them."""
+    """Return the slots of a server in the form of metrics."""
     return LogRetention(
         tuple(
             SlotState(
@@ -151,12 +152,12 @@ def reported(slots: Sequence[SlotLog], config: Mapping[str, Any], level: int | N
 
 
 def log_end(lsn: int) -> dict[str, Any] | None:
-    """Return the end of the log, as the newest offset of a query has it; None if it is not known (0)."""
+    """Return the end of the log in the form of a query's newest offset; None if it is unknown (0)."""
     return {"log": LogPosition(idle_lsn=sent(lsn)).to_json()} if lsn else None
 
 
 def causes(connection: psycopg.Connection[Any], slot: SlotLog) -> Iterator[tuple[str, str]]:
-    """Yield what holds a slot back, and what to do about it."""
+    """Yield the causes that make a slot keep log, each with a remedy."""
     quoted = slot.name.replace("'", "''")
     if slot.reason:
         yield (
@@ -217,13 +218,14 @@ class Rate:
         return sum((at - middle) * (kept - mean) for at, kept in self._samples) / spread if spread else None
 
     def seconds_left(self, slot: SlotLog) -> float | None:
-        """Return the time until the slot's room is used at this rate; None if that is never, or unknown."""
+        """Return the seconds until the slot's room is used at this rate; None if unknown, or if the log does not
+        grow."""
         rate = self.bytes_per_s
         return None if rate is None or rate <= 0 or slot.room is None else slot.room / rate
 
 
 def told(slot: SlotLog, rate: Rate) -> str:
-    """Return what a slot keeps, as a sentence without its end."""
+    """Return the amount of log that a slot keeps, as a sentence without a full stop."""
     text = f"the replication slot {slot.name} keeps {size(slot.retained)} of log"
     if slot.limit is not None:
         text += f", {slot.percent:.0f} % of the {size(slot.limit)} that there is room for"

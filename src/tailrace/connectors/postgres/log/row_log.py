@@ -17,7 +17,7 @@ from tailrace.events.mapping import ChangePlace, SourceForm
 from tailrace.log.rows.segment import RowRun
 
 _UPDATE = ord("u")
-# Types in which two different texts are never one value in a key, with a group of types whose texts are alike.
+# Types in which different texts are always different values of a key, each with a group of types with equal texts.
 _KINDS = {16: "bool", 17: "bytes", 20: "whole", 21: "whole", 23: "whole", 26: "whole"}
 _KINDS |= dict.fromkeys((19, 25, 1042, 1043, 2950), "text")
 _NUMERIC, _EXACT_DIGITS = 1700, 15
@@ -34,12 +34,12 @@ class PostgresRowLog:
         return FORM
 
     def key_kind(self, column: Column, table: TableSchema) -> Hashable | None:
-        """Return the kind of a key column's texts; None if two different texts may be one value in keys of events."""
+        """Return the group of a key column's type; None if different texts may be the same value in keys of events."""
         of = column.element if column.kind == "domain" and column.element is not None else column
         if of.kind == "enum":
             return "text"
         if of.type_oid == _NUMERIC and of.modifier > 0 and (of.modifier - 4) >> 16 <= _EXACT_DIGITS:
-            # each text has the same number of digits behind the point, and not too many for a double
+            # each text has the same number of digits after the point, and not too many for a double
             return _NUMERIC, of.modifier
         kind = _KINDS.get(of.type_oid)
         return None if kind == "text" and table.any_bytes else kind
@@ -87,7 +87,7 @@ def _indexes(table: TableSchema, names: Sequence[str]) -> Int32s:
 def key_changes(
     data: Bytes, offsets: Int64s, messages: Int64s, op: Bytes, version: Int32s, versions: Sequence[TableSchema]
 ) -> Int64s:
-    """Return which of the messages are updates that become a delete and a create."""
+    """Return the indexes of the messages that are updates of the key, which become a delete and a create."""
     found = [np.empty(0, np.int64)]
     for number in np.unique(version[op == _UPDATE]):
         table = versions[int(number)]

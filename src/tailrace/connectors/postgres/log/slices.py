@@ -26,14 +26,14 @@ _Half = tuple[ReadLsn, Iterator[Messages]]
 
 
 class Slices:
-    """Slices of WAL from a copy of the slot; those of more than HALVES_ABOVE bytes in two halves.
+    """Slices of WAL from a copy of the slot. A slice of more than HALVES_ABOVE bytes is decoded in two halves.
 
-    A session of the server decodes with one core, and sends nothing of a slice before it has decoded all of it. So a
-    second copy, which `another` makes, is advanced to a little behind the middle of the slice. It decodes the second
-    half while the first half is decoded and read. The second half is used only if, by the positions that the server
-    reports, it begins no later than the first half has ended. If the second copy fails, the first goes on alone.
+    A session of the server decodes with one core, and sends a slice only once it has decoded all of it. A second copy,
+    which `another` makes, is therefore advanced to a little after the middle of the slice. It decodes the second half
+    while the first half is decoded and read. The second half is used only if, by the positions that the server reports,
+    it begins no later than the first half has ended. If the second copy fails, the first goes on alone.
 
-    All on the reader's thread, but for `another` and the start of the second half.
+    Everything runs on the reader's thread, except `another` and the start of the second half.
     """
 
     def __init__(self, first: CatchUp, another: Callable[[], CatchUp], runtime: Runtime) -> None:
@@ -45,19 +45,19 @@ class Slices:
 
     @property
     def before(self) -> int:
-        """The number of bytes before the last slice's end at which the server begins to read for the next slice."""
+        """The number of bytes that the server reads again before the last slice's end to decode the next slice."""
         return self._first.before
 
     def begin(self, lsn: ReadLsn) -> ReadLsn:
-        """Skip what commits before `lsn`, and return the position at which the first slice begins."""
+        """Skip transactions that commit before `lsn`, and return the position at which the first slice begins."""
         self._first.advance(lsn)
         return self._first.position()
 
     def read(self, begin: ReadLsn, upto_lsn: int) -> Iterator[Messages | ReadLsn]:
         """Yield the messages of transactions that commit from `begin` on and before `upto_lsn`, run by run.
 
-        After each half, or after a slice in one part, yield the position reached: another decoding session begins
-        there. The last position may be before `upto_lsn`.
+        After each half, or after an undivided slice, yield the position reached. The messages that follow come from
+        another decoding session. The last position may be before `upto_lsn`.
         """
         # the second half is the smaller one: it starts later, once its copy is made and has skipped the first half
         middle = begin + (upto_lsn - begin) * 9 // 16
@@ -96,7 +96,7 @@ class Slices:
     def _begun(self, half: Future[_Half], read: ReadLsn) -> Iterator[Messages] | None:
         """Return the runs of the second half if it begins no later than `read`, the end of the first half.
 
-        Otherwise return None; the next slice then has the messages of the second half.
+        Otherwise return None: the next slice then reads the messages of the second half.
         """
         assert self._helper is not None
         self._helper.wait(half)

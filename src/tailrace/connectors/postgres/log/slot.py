@@ -11,7 +11,7 @@ from tailrace.process.runtime import Runtime
 if TYPE_CHECKING:
     import psycopg
 
-# The slot is advanced a second time if the server would otherwise read more than this many bytes before its position.
+# The slot is advanced twice if a new session would otherwise decode more than this many bytes before its position.
 READ_AGAIN_BYTES = 16 << 20
 ASK_SECONDS = 1.0
 
@@ -19,10 +19,10 @@ ASK_SECONDS = 1.0
 class Slot:
     """The slot `name`.
 
-    `stands` is its position as last known or asked for, `acknowledged` the position to which it may be advanced.
+    `stands` is its position as last reported or requested, `acknowledged` the position to which it may be advanced.
 
-    The reader's thread advances it: by status messages of the stream, or by a call to the server beside the slices. The
-    call decodes the WAL on the way. So the slot is advanced by at least `step` bytes at a time, unless forced.
+    The reader's thread advances it: by status messages of the stream, or, between slices, by a call to the server. The
+    call decodes all WAL in between, so it advances the slot by at least `step` bytes, unless forced.
     """
 
     def __init__(self, name: str, step: int, runtime: Runtime) -> None:
@@ -40,9 +40,9 @@ class Slot:
             self._asked.notify_all()
 
     def report(self, gear: Streaming) -> None:
-        """Report `acknowledged` by a status message if it is new: at most one message for each poll of the stream.
+        """Report `acknowledged` by a status message if it has advanced. Called once for each poll of the stream.
 
-        The stream's periodic status messages repeat it.
+        The stream's periodic status messages repeat the position.
         """
         acknowledged = self.acknowledged
         if acknowledged > gear.flushed:
@@ -78,11 +78,12 @@ class Slot:
     # --- by the planner's thread ---------------------------------------------------------------------------------
 
     def acknowledge(self, lsn: AcknowledgedLsn) -> None:
-        """Let the slot advance to `lsn`: Spark has committed everything before it."""
+        """Allow the slot to advance to `lsn`: Spark has committed everything before it."""
         self.acknowledged = max(self.acknowledged, lsn)
 
     def wait(self) -> None:
-        """Wait until the server was asked to advance to `acknowledged`, or was asked nothing for ASK_SECONDS."""
+        """Wait until the server has been asked to advance to `acknowledged`, or until nothing happens for
+        ASK_SECONDS."""
         with self._asked:
             while max(self._asked_lsn, self.stands) < self.acknowledged:
                 if not self._asked.wait(ASK_SECONDS):

@@ -1,4 +1,4 @@
-"""SlotWatch: a look now and then at the log that the query's slot keeps, also while Spark writes a batch. Planner."""
+"""SlotWatch: monitors the log that the query's slot keeps, also while Spark writes a batch. Planner."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ log = logging.getLogger("tailrace")
 
 
 class SlotWatch(LogLevel):
-    """The level of one query's slot, found on a session and a thread of its own.
+    """Monitors the level of one query's slot, with a session and a thread of its own.
 
-    The thread starts with `start`, and looks every `slot.watch.interval.ms`. A look that fails is repeated at the next
+    `start` starts the thread, which reads the slot every `slot.watch.interval.ms`. A failure is ignored until the next
     interval: the reader of the log reports lost servers.
     """
 
@@ -41,7 +41,7 @@ class SlotWatch(LogLevel):
         self._rate = Rate()
         self._before: SlotLog | None = None
         self.seen: LogRetention | None = None
-        """The slots of the server at the latest look; None before the first, and while a look fails."""
+        """The slots of the server as last read; None before the first reading and after a failed one."""
         self._closed = runtime.event()
         self._thread: Thread | None = None
 
@@ -57,7 +57,7 @@ class SlotWatch(LogLevel):
         self._closed.set()
 
     def look(self, connection: psycopg.Connection[Any]) -> None:
-        """Read the state of the server's slots, and report a level of the query's own that has changed."""
+        """Read the state of the server's slots, and report a change of level of the query's own slot."""
         every = retention.read(connection, self._config)
         try:
             self._judge(connection, [one for one in every if one.name == self._config["slot.name"]])
@@ -80,7 +80,7 @@ class SlotWatch(LogLevel):
             self._report(connection, slot, level)
         elif level < was:
             log.warning("%s%s", retention.told(slot, self._rate), "; snapshots go on" if was >= PAUSED > level else "")
-        # a slot that gives room back is being read: to stop then would keep it full
+        # a slot whose log shrinks is being read: stopping now would keep it full
         is_growing = before is not None and slot.retained >= before.retained
         stop: int = self._config["slot.stop.percent"]
         if stop and is_growing and (slot.percent or 0) >= stop:
@@ -127,7 +127,7 @@ class SlotWatch(LogLevel):
 def _run(
     owner: weakref.ref[SlotWatch], connect: Callable[[], psycopg.Connection[Any]], closed: Event, interval: float
 ) -> None:
-    """Look at the slots every `interval` seconds until the owner is closed, or is gone."""
+    """Call the owner's `look` every `interval` seconds until the owner is closed or garbage-collected."""
     connection: psycopg.Connection[Any] | None = None
     try:
         while not closed.wait(interval):

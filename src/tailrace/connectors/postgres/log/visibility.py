@@ -1,4 +1,4 @@
-"""Transactions that a snapshot shows, and that a log which begins before the snapshot holds too. Planner."""
+"""Transactions that a snapshot shows, and that the log repeats if it begins before the snapshot. Planner."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tailrace.columns.batch import Flags, Int64s
 class VisibleTransactions:
     """The transactions that a snapshot shows, by `pg_current_snapshot()`; `before_lsn` is the log's end just after it.
 
-    When the slot is older than the snapshot, the log holds these transactions too, and the reader leaves them out. It
-    does so by transaction id, because a transaction's commit record can be in the log before new snapshots show it.
+    If the slot is older than the snapshot, the log has these transactions, too, and the reader leaves them out. It
+    selects them by transaction id: a transaction's commit record can be in the log before new snapshots show it.
     `tables` are the tables that the snapshot read, as `schema.table`; None: all captured tables. Changes of other
     tables are not left out.
     """
@@ -39,7 +39,7 @@ class VisibleTransactions:
         return full < self.xmin or (full < self.xmax and full not in self.in_progress)
 
     def shows(self, xids: Int64s) -> Flags:
-        """Return a mask of the 32-bit ids `xids` whose transactions are shown, whatever their place in the log."""
+        """Return a mask of the transactions that the snapshot shows, by their 32-bit ids, regardless of their LSN."""
         full = (np.int64(self.xmax) & ~np.int64(0xFFFFFFFF)) | xids
         full = np.where(full > self.xmax + 0x7FFFFFFF, full - (1 << 32), full)
         full = np.where(full < self.xmax - 0x7FFFFFFF, full + (1 << 32), full)
@@ -49,7 +49,7 @@ class VisibleTransactions:
 
     @classmethod
     def parse(cls, snapshot: str, before_lsn: int = 0) -> VisibleTransactions:
-        """Return the transactions of a text of `pg_current_snapshot()`: `xmin:xmax:xip,…`."""
+        """Parse the text of a `pg_current_snapshot()`: `xmin:xmax:xip,…`."""
         xmin, xmax, listed = snapshot.split(":")
         return cls(int(xmin), int(xmax), frozenset(int(xid) for xid in listed.split(",") if xid), before_lsn)
 
@@ -69,7 +69,7 @@ class VisibleTransactions:
 class UnsettledTransactions:
     """Transactions that have been read from the log and may still be invisible to new snapshots.
 
-    The reader's thread adds to them, the planner's thread asks for them.
+    The reader's thread adds transactions, the planner's thread queries them.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class UnsettledTransactions:
     def add(self, xids: Int64s, commit_lsn: Int64s) -> None:
         """Add transactions that were read, with their commit LSNs.
 
-        The id 0 is skipped: it is that of a logical message outside of transactions.
+        The id 0, of a logical message outside of transactions, is skipped.
         """
         real = xids != 0
         if not real.all():
@@ -107,7 +107,8 @@ class UnsettledTransactions:
         return len(xids) if upto_lsn is None else int((commits <= upto_lsn).sum())
 
     def clear(self) -> None:
-        """Forget all: a standby that took over shows all that it has, and assigns the ids of the others anew."""
+        """Forget all transactions. After a failover all transactions of the new primary are visible, and other ids are
+        reused."""
         with self._lock:
             self._parts.clear()
             self._cleared += 1

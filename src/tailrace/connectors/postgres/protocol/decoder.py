@@ -2,11 +2,10 @@
 
 Three kernels, each one walk over the segment's bytes:
 
-1. `_classify` reads each message's kind, so that only images that exist are allocated;
-2. `_measure` checks every byte and writes offsets, validity and unavailable flags of every column;
-3. `_fill` copies the values.
+1. `_classify` reads each message's kind, so that only images that exist are allocated; 2. `_measure` checks every byte
+and writes offsets, validity and unavailable flags of every column; 3. `_fill` copies the values.
 
-Tests compare it with a plain decoder of their own. A kernel stops at a message that it does not accept, and
+Tests compare the decoder with a plain one. A kernel stops at a message that it does not accept, and
 `pgoutput.parse_change` then raises the error for that message.
 """
 
@@ -56,13 +55,13 @@ def decode(segment: Segment) -> ChangeBatch:
     """Return the segment's changes as columns.
 
     `before` and `after` are None when no row has them. A value that the new tuple of an update leaves out as unchanged
-    is taken from the old tuple if that has it: every value under REPLICA IDENTITY FULL, else those of the key. The
-    batch's table has the replica identity that its tuples show: changes of partitions arrive under the partitioned
+    is taken from the old tuple. With REPLICA IDENTITY FULL the old tuple has every value, else only those of the key.
+    The batch's table has the replica identity that its tuples show: changes of partitions arrive under the partitioned
     table's name, but with the identity of their partition.
 
-    Raises DecodeError, with the offset into segment.data, at the first message that is not an Insert, Update, Delete or
-    Truncate of the segment's table with the table's number of columns; and, without an offset, when a column of the
-    batch exceeds 2³¹ - 1 bytes.
+    Every message must be an Insert, Update, Delete or Truncate of the segment's table with the table's number of
+    columns. Otherwise raises DecodeError with the message's offset into segment.data. Also raises DecodeError, without
+    an offset, if a column of the batch exceeds 2³¹ - 1 bytes.
     """
     data = frozen(segment.data, np.uint8)
     offsets = frozen(segment.offsets, np.int64)
@@ -97,7 +96,7 @@ def decode(segment: Segment) -> ChangeBatch:
 
 
 def _with_identity(table: TableSchema, op: Bytes, parts: Bytes) -> TableSchema:
-    """Return the table; its replica identity stays FULL only if every old row is there and whole."""
+    """Return the table; its replica identity stays FULL only if every old row is present and complete."""
     if table.replica_identity != "f":
         return table
     lacking = ((op == _OP_U) & (parts & _BEFORE == 0)) | (parts & _KEY_ONLY != 0)
@@ -127,7 +126,7 @@ def _allocate(rows: int, width: int) -> _Target:
 
 
 def _place(target: _Target) -> Bytes:
-    """Return a buffer for the values of all columns, one after another, and set the start of each in `bases`."""
+    """Return a buffer for the values of all columns in turn, and write the start of each column to `bases`."""
     total = 0
     for column, size in enumerate(target.sizes.tolist()):
         target.bases[column] = total
@@ -154,7 +153,7 @@ def _image(target: _Target, values: Bytes, present: Flags) -> Image:
 
 @kernel
 def _classify(data: Bytes, offsets: Int64s, op: Bytes, parts: Bytes) -> int:
-    """Write each row's op and the images that it has; return the number of rows before the first of unknown kind."""
+    """Write each row's op and its images; return the number of rows before the first of unknown kind."""
     for row in range(len(op)):
         start, end = offsets[row], offsets[row + 1]
         if end - start < 6:
@@ -242,10 +241,10 @@ def _measure_absent(row: int, target: _Target) -> None:
 def _measure_tuple(
     data: Bytes, at: int, end: int, row: int, target: _Target, old_lengths: Int64s, restore: bool
 ) -> int:
-    """Check the tuple at `at`; return the position behind it, -1 if the tuple is wrong.
+    """Check the tuple at `at`; return the position after it, or -1 if the tuple is wrong.
 
-    Each tuple leaves its values' lengths in `old_lengths` (-1: no text). With `restore` it takes the lengths of
-    unchanged values from there, where the old tuple of the same message has left them.
+    The lengths of its values are written to `old_lengths` (-1: no text). With `restore` the lengths of unchanged values
+    are first read from there: they are those of the same message's old tuple.
     """
     width = len(target.sizes)
     if end - at < 2 or uint16(data, at) != width:
@@ -308,7 +307,7 @@ def _fill(
 def _fill_tuple(
     data: Bytes, at: int, row: int, offsets: Int32s, bases: Int64s, values: Bytes, old_starts: Int64s
 ) -> int:
-    """Copy the values of the tuple at `at`; return the position behind it."""
+    """Copy the values of the tuple at `at`; return the position after it."""
     data_at, values_at = data.ctypes.data, values.ctypes.data
     at += 2
     for column in range(len(bases)):
@@ -333,9 +332,10 @@ def _fill_tuple(
 
 
 def decode_together(segment: MixedSegment, places: Int32s, bounds: Int64s, width: int) -> ChangeBatch | None:
-    """Return the changes of several tables as those of one; None if a message is wrong. See `RowLog.decode_together`.
+    """Return the changes of several tables as changes of one table; None if a message is wrong. See
+    `RowLog.decode_together`.
 
-    The messages are rewritten, with their values at their places, and decoded. Raises DecodeError.
+    The messages are rewritten so that each value stands at its place, and decoded. Raises DecodeError.
     """
     data, offsets = frozen(segment.data, np.uint8), frozen(segment.offsets, np.int64)
     rows = len(segment)
@@ -413,7 +413,10 @@ def _rewrite(
 def _locate(
     data: Bytes, at: int, end: int, places: Int32s, first: int, last: int, at_of: Int64s, end_of: Int64s
 ) -> int:
-    """Note by place where the values of the tuple at `at` begin and end. Return the tuple's end; -1 if it is wrong."""
+    """Write the begin and end of each value of the tuple at `at` to `at_of` and `end_of`, by place.
+
+    Return the tuple's end; -1 if the tuple is wrong.
+    """
     if end - at < 2 or uint16(data, at) != last - first:
         return -1
     at += 2
@@ -441,7 +444,8 @@ def _locate(
 
 @kernel
 def _put_tuple(data: Bytes, out: Bytes, cursor: int, at_of: Int64s, end_of: Int64s) -> int:
-    """Write a tuple of the noted values, with nulls at the other places, and clear the notes. Return its end."""
+    """Write a tuple of the located values, with nulls at the other places, and reset `at_of`. Return the tuple's
+    end."""
     width = len(at_of)
     out[cursor], out[cursor + 1] = width >> 8, width & 255
     cursor += 2

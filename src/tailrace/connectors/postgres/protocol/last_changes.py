@@ -1,6 +1,6 @@
-"""Reduction of a table's changes to the last ones of each key, for readers that need no others. Planner.
+"""Reduction of a table's changes to the last ones of each key, for sinks that need only these. Planner.
 
-It works on raw messages, as `scan` does: message i is `data[offsets[i]:offsets[i + 1]]`, of protocol version 1.
+The input are raw messages, as for `scan`: message i is `data[offsets[i]:offsets[i + 1]]`, of protocol version 1.
 Superfluous messages are neither copied nor decoded.
 """
 
@@ -21,16 +21,16 @@ _INSERT, _UPDATE, _DELETE = ord("I"), ord("U"), ord("D")
 _NEW, _KEY, _OLD = ord("N"), ord("K"), ord("O")
 _LENGTH_BYTES = 4
 _KEY_BYTES = 16
-# Initial room for keys: a hash table that fits into the processor's caches. A log has many changes of few keys.
+# Initial number of keys: their hash table fits into the processor's caches. A log has many changes of few keys.
 _FIRST_KEYS = 1 << 15
 _FULL, _OTHER, _PART, _WHOLE = -1, -2, 0, 1
 
 
 class _Keys(NamedTuple):
-    """The keys that have been seen: an open hash table over their texts, which lie one after another in `texts`.
+    """The keys seen so far: a hash table with open addressing over their texts, which are contiguous in `texts`.
 
-    Key i is `texts[starts[i] : starts[i + 1]]`, and `hashes[i]` its hash. `covered[i]` is True if a change was seen
-    that needs no earlier one. `known` has one element, the number of keys.
+    Key i is `texts[starts[i] : starts[i + 1]]`, and `hashes[i]` its hash. `covered[i]` is True if a change of the key
+    was seen that makes all earlier ones superfluous. `known` has one element, the number of keys.
     """
 
     slots: Int64s
@@ -42,13 +42,13 @@ class _Keys(NamedTuple):
 
     @classmethod
     def of(cls, keys: int, text_bytes: int) -> _Keys:
-        """Return an empty table with room for `keys` keys, whose texts have `text_bytes` in all."""
+        """Return an empty table with room for `keys` keys and `text_bytes` bytes of their texts."""
         slots = np.full(1 << (2 * keys - 1).bit_length(), -1, np.int64)
         starts, hashes, covered = np.zeros(keys + 1, np.int64), np.zeros(keys, np.uint64), np.zeros(keys, np.bool_)
         return cls(slots, starts, hashes, covered, np.empty(text_bytes, np.uint8), np.zeros(1, np.int64))
 
     def grown(self, further: int) -> _Keys:
-        """Return the table with at least twice the room, and `further` more bytes for texts."""
+        """Return a copy with twice the room, and `further` more bytes for texts."""
         known = int(self.known[0])
         larger = _Keys.of(2 * len(self.covered), 2 * len(self.texts) + further)
         for own, other in ((self.starts, larger.starts), (self.hashes, larger.hashes), (self.covered, larger.covered)):
@@ -72,17 +72,17 @@ class _Values(NamedTuple):
 def standing(
     parts: Sequence[tuple[Bytes, Int64s, Int64s]], key_indexes: Int32s, columns: int, most: int = 0
 ) -> list[Flags] | None:
-    """Return masks of the changes that a reader of the last rows needs, one mask a part; None if it needs them all.
+    """Return masks of the changes that determine the last rows, one mask per part; None if all changes are needed.
 
     `parts` are data, offsets and the indexes of Insert, Update and Delete messages of a table with that many `columns`,
     in log order; `key_indexes` are the positions of its key columns. A change is superfluous if a later one of its key
-    determines the row: a delete, or a new row without unavailable values. Keys are equal if their texts are. A message
-    of more than `most` bytes, unless that is 0, stays, and makes no other superfluous; so does one with a null in its
-    key.
+    determines the row: a delete, or a new row without unavailable values. Keys are equal if their texts are equal. A
+    message of more than `most` bytes (0: no limit), or with a null in its key, stays and makes no other message
+    superfluous.
 
-    The result is None if a message moves a row from one key to another (see `scan.key_hashes`), if a key is not wholly
-    known, or if a message is not of that kind and width, for which the decoder raises the error. Raises DecodeError for
-    offsets that do not fit the data.
+    The result is None in three cases: a message moves a row from one key to another (see `scan.key_hashes`), a key is
+    not wholly known, or a message is malformed, for which the decoder raises the error. Raises DecodeError for offsets
+    that do not fit the data.
     """
     first = max(min(sum(len(rows) for _, _, rows in parts), _FIRST_KEYS), 1)
     keys = _Keys.of(first, _KEY_BYTES * first)
@@ -109,7 +109,8 @@ def _standing(
     data: Bytes, offsets: Int64s, rows: Int64s, key_indexes: Int32s, most: int, keys: _Keys, values: _Values,
     stays: Flags,
 ) -> tuple[int, int]:  # fmt: skip
-    """Go through the rows from the last to the first; return how many are left, and `_FULL` or `_OTHER` if it stops."""
+    """Process the rows from the last to the first; return the number of rows left, and `_FULL` or `_OTHER` if it
+    stops."""
     for row in range(len(rows) - 1, -1, -1):
         at, end = offsets[rows[row]], offsets[rows[row] + 1]
         if most and end - at > most:
@@ -139,10 +140,10 @@ def _standing(
 
 @kernel(leaf=True, inlined=True)
 def _read(data: Bytes, at: int, end: int, key_indexes: Int32s, values: _Values) -> int:
-    """Find the values of a message, and return its state.
+    """Locate the values of a message, and return the message's state.
 
-    It is `_WHOLE` if the row is deleted, or if none of its values is unavailable; `_PART` if one is; `_OTHER` if the
-    message moves a row or is wrong.
+    The state is `_WHOLE` for a delete, or if all values of the new row are available; `_PART` if a value is
+    unavailable; `_OTHER` if the message moves a row to another key or is malformed.
     """
     if end - at < 6:
         return _OTHER
@@ -180,7 +181,7 @@ def _read(data: Bytes, at: int, end: int, key_indexes: Int32s, values: _Values) 
 def _key(data: Bytes, key_indexes: Int32s, values: _Values, keys: _Keys) -> int:
     """Return the number of a message's key, added to `keys` if it is new; the caller makes room for its text."""
     first = keys.starts[keys.known[0]]
-    # behind the present texts, where it stays if the key is new
+    # the text is written after the known texts; if the key is new, it stays there
     to = first
     for index in key_indexes:
         start, length = values.starts[index], values.lengths[index]
@@ -209,7 +210,7 @@ def _key(data: Bytes, key_indexes: Int32s, values: _Values, keys: _Keys) -> int:
 
 @kernel(leaf=True)
 def _fill(keys: _Keys) -> None:
-    """Give each known key a slot; before that, no key has one."""
+    """Enter all known keys into the empty `slots`."""
     mask = np.uint64(len(keys.slots) - 1)
     for key in range(keys.known[0]):
         slot = keys.hashes[key] & mask

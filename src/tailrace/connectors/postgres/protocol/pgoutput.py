@@ -48,7 +48,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """End of a transaction. `end_lsn` is the LSN behind the commit record."""
+    """End of a transaction. `end_lsn` is the LSN after the commit record."""
 
     flags: int
     commit_lsn: int
@@ -313,7 +313,7 @@ _PARSERS: dict[int, Callable[[_Reader], AnyMessage]] = {
 def parse(data: bytes) -> AnyMessage:
     """Parse `data` as one message.
 
-    Raises DecodeError, and nothing else, with the offset of the field that is wrong or cut off, or of bytes left over.
+    Raises only DecodeError, with the offset of the field that is wrong or cut off, or of surplus bytes.
     """
     reader = _Reader(data)
     kind = reader.uint8("kind")

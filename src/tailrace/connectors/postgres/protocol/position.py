@@ -1,10 +1,11 @@
 """Positions in PostgreSQL's log, and the LSN's text form. No I/O.
 
-`(commit LSN, ordinal in the transaction)` identifies a change. An LSN alone does not: the LSNs of changes of
-interleaved transactions go back and forth, and the rows of one COPY share one LSN.
+`(commit LSN, ordinal in the transaction)` identifies a change. An LSN alone does not: the changes of interleaved
+transactions do not arrive in the order of their LSNs, and the rows of one COPY share one LSN.
 
-LSNs that must not be confused have types of their own. An acknowledged LSN has been read, and an LSN that has been read
-was flushed; a type checker accepts one for another in this direction only.
+LSNs that must not be confused have separate types. An acknowledged LSN has been read, and an LSN that has been read was
+flushed. A type checker therefore accepts an AcknowledgedLsn as a ReadLsn, and a ReadLsn as a FlushedLsn, but not the
+reverse.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from tailrace.log.rows import segment
 from tailrace.log.rows.segment import ByRow
 
 FlushedLsn = NewType("FlushedLsn", int)
-"""The server has flushed its log up to this LSN. It sends nothing beyond, even if commits are written there."""
+"""The server has flushed its log up to this LSN. It sends nothing after it, even if later commits are written."""
 
 ReadLsn = NewType("ReadLsn", FlushedLsn)
 """Every transaction that commits before this LSN has been read, or has no captured change.
 
-It comes from the server's messages (`sent`) or from an offset, never from a request."""
+Such an LSN comes from the server's messages (`sent`) or from an offset, never from a request.
+"""
 
 AcknowledgedLsn = NewType("AcknowledgedLsn", ReadLsn)
 """The server may forget what commits before this LSN: Spark has committed it (`acknowledged`), or the slot
@@ -60,17 +62,17 @@ def lsn_value(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """A position in the log: behind a whole transaction, or behind the first changes of one.
+    """A position in the log: after a whole transaction, or after the first changes of one.
 
     `commit_lsn` is the LSN of the transaction's commit record. `consumed` is None if the whole transaction has been
     read, else the number of its changes that have been read. `end_lsn` is the end of the last commit that was read
-    completely; 0 if there was none since the slot's creation or the last snapshot. The log holds no captured change
-    from `end_lsn` up to `idle_lsn`, unless that is 0. `at_us` is the time of the last commit that was read completely,
-    in µs since 1970, 0 if unknown; it does not count in comparisons. The zero position is before the first change that
-    the slot holds.
+    completely; 0 if there was none since the slot's creation or the last snapshot. The log has no captured change from
+    `end_lsn` up to `idle_lsn`, unless `idle_lsn` is 0. `at_us` is the time of the last commit that was read completely,
+    in µs since 1970, 0 if unknown; comparisons ignore it. The zero position is before the first change that the slot
+    holds.
 
-    A logical message outside of transactions counts as a transaction of its own. It is sent with the LSN of its
-    record's end, where the next commit record may begin. So its commit LSN is one byte less: the record's last byte.
+    A logical message outside of transactions counts as a transaction. It is sent with the LSN of its record's end,
+    where the next commit record may begin. Its commit LSN is therefore one byte less: the record's last byte.
     """
 
     commit_lsn: int = 0
@@ -86,7 +88,7 @@ class LogPosition:
 
     @property
     def reached_lsn(self) -> int:
-        """The LSN up to which the log was read at least, with the commit record of a transaction read in part."""
+        """The LSN up to which the log was certainly read, including the commit record of a transaction read in part."""
         return max(self.safe_lsn, self.commit_lsn + 1 if self.commit_lsn else 0)
 
     def is_before(self, other: LogPosition) -> bool:
@@ -131,14 +133,14 @@ def acknowledged(position: Committed) -> AcknowledgedLsn:
 
 @dataclass(slots=True, kw_only=True)
 class RowPositions(ByRow):
-    """`lsn[i]` is the LSN that the message of row i was sent with."""
+    """`lsn[i]` is the LSN with which the server sent the message of row i."""
 
     lsn: Int64s
 
 
 Segment: TypeAlias = segment.Segment[RowPositions, Transactions]
-"""Message i is an Insert, Update, Delete or Truncate of protocol version 1 (no transaction id after the kind byte),
-whatever protocol version it was read with."""
+"""Message i is an Insert, Update, Delete or Truncate in the form of protocol version 1: no transaction id follows the
+kind byte, also if the server sent it with another version."""
 
 MixedSegment: TypeAlias = segment.MixedSegment[RowPositions, Transactions]
 

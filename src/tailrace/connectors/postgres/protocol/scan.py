@@ -1,7 +1,7 @@
 """Scans of raw messages, to cut them into segments: kinds, tables, hashes of keys. Planner.
 
 All functions take many messages at once: message i is `data[offsets[i]:offsets[i + 1]]`, of protocol version 1 (no
-transaction id behind the kind byte). DecodeError has the offset into `data`.
+transaction id after the kind byte). DecodeError has the offset into `data`.
 """
 
 from __future__ import annotations
@@ -51,14 +51,16 @@ def scan(data: Bytes, offsets: Int64s) -> tuple[Bytes, UInt32s]:
 def key_hashes(data: Bytes, offsets: Int64s, rows: Int64s, key_indexes: Int32s, columns: int) -> tuple[UInt64s, Flags]:
     """Return a hash of each row's key, and a mask `moved` of the messages that move a row from one key to another.
 
-    `rows` are the indexes of Insert, Update and Delete messages of one table with that many `columns`; `key_indexes`
-    are the positions of its key columns. The hash covers the key's values in the new tuple (Delete: in the old one). It
-    is the same in every process and on every machine, and differs between null and the empty string. `moved` is True if
-    an Update carries a K tuple, or an O tuple with other key values; and if the key is not wholly known: an unavailable
-    value, or a null in a Delete's K tuple (a key column outside the replica identity).
+    `rows` are the indexes of Insert, Update and Delete messages of one table with `columns` columns; `key_indexes` are
+    the positions of its key columns. The hash covers the key's values in the new tuple (Delete: in the old one). It is
+    the same in every process and on every machine, and differs between null and the empty string.
 
-    Raises DecodeError for a message that is not of that kind and width, as far as the key must be read; the decoder
-    checks the rest of the message. Raises IndexError for rows or key indexes that do not exist.
+    `moved` is True if an Update has a K tuple, or an O tuple with other key values. It is also True if the key is not
+    wholly known, because of an unavailable value, or of a null in a Delete's K tuple (a key column outside the replica
+    identity).
+
+    Raises DecodeError for a message of another kind or width. Only the bytes up to the key's last column are checked;
+    the decoder checks the rest. Raises IndexError for rows or key indexes that do not exist.
     """
     data, offsets = frozen(data, np.uint8), frozen(offsets, np.int64)
     rows, key_indexes = frozen(rows, np.int64), frozen(key_indexes, np.int32)
@@ -77,9 +79,9 @@ def key_hashes(data: Bytes, offsets: Int64s, rows: Int64s, key_indexes: Int32s, 
 def unchanged(data: Bytes, offsets: Int64s, rows: Int64s, compared: Int32s, columns: int) -> Flags:
     """Return a mask of the Updates that carry the whole old row and change none of the columns `compared`.
 
-    `rows` are the indexes of Update messages of one table with that many `columns`. A value that the log leaves out as
-    unchanged counts as unchanged. Raises DecodeError for a message that is not of that kind and width, IndexError for
-    rows or columns that do not exist.
+    `rows` are the indexes of Update messages of one table with `columns` columns. A value that the log leaves out as
+    unchanged counts as unchanged. Raises DecodeError for a message of another kind or width, IndexError for rows or
+    columns that do not exist.
     """
     data, offsets = frozen(data, np.uint8), frozen(offsets, np.int64)
     rows, compared = frozen(rows, np.int64), frozen(compared, np.int32)
@@ -184,7 +186,7 @@ def _key_hashes(
 
 @kernel(leaf=True, inlined=True)
 def key_hash(data: Bytes, key_indexes: Int32s, starts: Int64s, lengths: Int64s) -> np.uint64:
-    """Return the hash of a key whose values lie at `starts`, as `located` finds them."""
+    """Return the hash of a key whose values lie at `starts`, as `located` has set them."""
     hashed = _FNV_BASIS
     for index in key_indexes:
         length = lengths[index]
@@ -229,9 +231,9 @@ def _unchanged(data: Bytes, offsets: Int64s, rows: Int64s, compared: Int32s, col
 
 @kernel(leaf=True, inlined=True)
 def located(data: Bytes, at: int, end: int, columns: int, width: int, starts: Int64s, lengths: Int64s) -> int:
-    """Find the values of the first `width` columns of the tuple at `at`; length -1 is null, -2 unavailable.
+    """Set `starts` and `lengths` of the first `width` columns of the tuple at `at`; length -1 is null, -2 unavailable.
 
-    Return the position behind the last of them; -1 if the tuple is malformed or does not have `columns` columns.
+    Return the position after the last of these values; -1 if the tuple is malformed or does not have `columns` columns.
     """
     if end - at < 2 or uint16(data, at) != columns:
         return -1
@@ -273,7 +275,7 @@ def equal(data: Bytes, start: int, length: int, other_start: int, other_length: 
 
 
 def load() -> None:
-    """Load the kernels, or compile them the first time, so that the first real call does not wait for it."""
+    """Load the kernels, or compile them if they are not cached, so that the first real call does not wait."""
     data, offsets, none = np.frombuffer(b"O", np.uint8), np.array([0, 1], np.int64), np.empty(0, np.int64)
     scan(data, offsets)
     gather(data, offsets, none)

@@ -93,7 +93,7 @@ where t.oid = any(%s::oid[]) and a.attnum > 0 and not a.attisdropped
 order by t.oid, a.attnum
 """
 
-# One statement, so that all of it is of one moment: the LSN is taken after the statement's snapshot.
+# One statement, so that all results are of one moment: the LSN is taken after the statement's snapshot.
 _PRESENT = """
 select wanted.oid::int8, pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()),
   array(select pg_catalog.txid_snapshot_xip(pg_catalog.txid_current_snapshot())),
@@ -119,8 +119,8 @@ select wanted.oid::int8, pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_s
 from unnest(%s::oid[]) wanted(oid) left join pg_catalog.pg_class c on c.oid = wanted.oid
 """
 
-# A statement that alters a table, its indexes or its comments takes a stronger lock than readers and writers of rows,
-# and holds it until the transaction's end.
+# A statement that alters a table, its indexes or its comments takes a stronger lock than statements that read or write
+# rows. It holds the lock until the transaction's end.
 _ALTERS = """
 select from pg_catalog.pg_locks own join pg_catalog.pg_locks held on held.pid = own.pid
 join pg_catalog.pg_database d on d.oid = held.database
@@ -143,14 +143,14 @@ CapturedTable = tuple[int, TableId, str]
 
 
 def captured_tables(tables: Sequence[CapturedTable], lists: TableFilter) -> list[CapturedTable]:
-    """Return the tables that the include and exclude lists leave, ordered by name."""
+    """Return the tables that the include and exclude lists let through, in their given order."""
     return [entry for entry in tables if lists.includes(entry[1].schema, entry[1].table)]
 
 
 class Catalog:
     """Table schemas by query; types are cached as long as the object lives.
 
-    `connection` is a psycopg connection in autocommit mode; with `comments` columns have their comments. Not
+    `connection` is a psycopg connection in autocommit mode; with `comments` columns include their comments. Not
     thread-safe.
     """
 
@@ -198,7 +198,7 @@ class Catalog:
         return found
 
     def attributes(self, tables: Sequence[TableSchema]) -> dict[int, Attributes]:
-        """Return by oid the attributes of `tables`, which `schemas` gave, that Relation messages do not carry."""
+        """Return by oid the attributes that Relation messages do not carry, for `tables` returned by `schemas`."""
         shown = self.present([table.oid for table in tables])
         types = CatalogState(0, 0)
         self.add_types(types, (column.type_oid for table in tables for column in table.columns))
@@ -223,7 +223,7 @@ class Catalog:
         return found
 
     def present(self, oids: Iterable[int]) -> dict[int, CatalogState]:
-        """Return the catalog's state of each table, without its types; a table that is gone has no columns."""
+        """Return the catalog's state of each table, without its types; a dropped table has no columns."""
         rows = self._connection.execute(_PRESENT, (self._comments, list(oids))).fetchall()
         return {
             oid: CatalogState(
@@ -257,12 +257,12 @@ class Catalog:
     def alters(self, oid: int, xid: int) -> bool:
         """Return True if the transaction with the 32-bit id `xid` may have altered the table.
 
-        This holds only for a transaction that is in progress now and still is after the call.
+        The result is only valid for a transaction that is in progress before and after the call.
         """
         return self._connection.execute(_ALTERS, (str(xid), oid)).fetchone() is not None
 
     def add_types(self, present: CatalogState, oids: Iterable[int]) -> None:
-        """Add to `present` the user-defined types among `oids`, and the types of which they consist, read anew."""
+        """Query the user-defined types among `oids` and their element and base types, and add them to `present`."""
         wanted = {oid for oid in oids if oid >= FIRST_USER_OID}
         if not wanted:
             return
@@ -278,7 +278,8 @@ class Catalog:
         return {oid: (frozenset((found, label) for found, label in labels), xmin) for oid, labels, xmin in rows}
 
     def streamed(self, relation: Relation, attributes: Attributes, version: int) -> TableSchema:
-        """Return the schema of the log's changes of `relation`; its messages do not carry the `attributes`."""
+        """Return the schema of changes in the log, from a Relation message and the `attributes` that it does not
+        carry."""
         self._load_types(column.type_oid for column in relation.columns)
         types = {kind.oid: kind for kind in attributes.types}
         return TableSchema(
@@ -309,16 +310,16 @@ class Catalog:
         )
 
     def output_functions(self, columns: Iterable[Column]) -> dict[str, str]:
-        """Return by column name the qualified output function of its type, which gives exactly the log's text.
+        """Return by column name the qualified output function of the column's type, which gives exactly the log's text.
 
-        A cast to text is not the same: it drops the blanks of `char(n)` and adds the netmask to `inet`.
+        A cast to text differs: it drops the blanks of `char(n)` and adds the netmask to `inet`.
         """
         columns = list(columns)
         self._load_types(column.type_oid for column in columns)
         return {column.name: self._types[column.type_oid][8] for column in columns}
 
     def type_names(self, columns: Sequence[Column]) -> dict[str, str]:
-        """Return by column name its type in SQL, qualified if necessary, with its modifier."""
+        """Return by column name the column's type in SQL, qualified if necessary, with its modifier."""
         if not columns:
             return {}
         rows = self._connection.execute(
@@ -349,7 +350,7 @@ class Catalog:
         self._load_types(type_oid for listed in found.values() for _, type_oid, _ in listed)
 
     def _type(self, oid: int, versioned: Mapping[int, TypeFacts]) -> TypeFacts | None:
-        """Return the type `oid` as `versioned` has it, else as the catalog had it when it was read."""
+        """Return the type `oid` from `versioned`, else from the cached catalog; None if neither has it."""
         row = self._types.get(oid)
         if oid in versioned or row is None:
             return versioned.get(oid)
@@ -394,7 +395,7 @@ class Catalog:
 
 
 def _type_facts(row: tuple[Any, ...]) -> TypeFacts:
-    """Return a row of `_TYPES` as the facts that the history keeps."""
+    """Convert a row of `_TYPES` to the facts that the history keeps."""
     oid, name, kind, category, element, base, modifier, refuses_null, _, _, labels = row
     listed = tuple((label_oid, label) for label_oid, label, _ in labels or ())
     return TypeFacts(oid, name, kind, category, element, base, modifier, refuses_null, listed)

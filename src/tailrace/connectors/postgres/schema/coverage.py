@@ -84,7 +84,7 @@ _GENERATED = "generated and not published"
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
-    """A table as the catalog has it.
+    """A table in the catalog.
 
     `kind` is pg_class.relkind. `has_children` is True if tables inherit from it, `hides_rows` if row-level security
     applies to this role, `has_deferrable_key` if its primary key is deferrable. `identity` is the replica identity's
@@ -121,14 +121,14 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The rows, columns and old values of one captured table that the log carries, and its name there.
+    """The rows, columns and old values of one captured table that the log carries, and the names under which it does.
 
-    `arrives_as` are the tables under whose names its changes arrive: itself, the partitioned table above it, or its
-    partitions; empty if no change arrives. `is_root` is True for a partitioned table. `uncarried` are the columns that
-    only a SELECT returns, each with the reason. `rows` is the SQL condition on the published rows. `has_children` is
-    True if other tables inherit from it, `hides_rows` if row-level security applies to this role. `refuses` is the
-    reason why the server refuses its updates and deletes, "" if it accepts them. `without_log` are its unlogged
-    partitions, `foreign` those that are foreign tables.
+    `arrives_as` are the tables under whose names its changes arrive: the table itself, the partitioned table above it,
+    or its partitions; empty if no change arrives. `is_root` is True for a partitioned table. `uncarried` are the
+    columns that only a SELECT returns, each with the reason. `rows` is the SQL condition on the published rows.
+    `has_children` is True if other tables inherit from it, `hides_rows` if row-level security applies to this role.
+    `refuses` is the reason why the server refuses its updates and deletes, "" if it accepts them. `without_log` are its
+    unlogged partitions, `foreign` those that are foreign tables.
     """
 
     oid: int
@@ -146,7 +146,7 @@ class Coverage:
 
     @property
     def is_published_whole(self) -> bool:
-        """True if the publication leaves out nothing of the table that it could publish."""
+        """True if the publication publishes all rows and all columns of the table except generated ones."""
         return self.arrives and self.rows is None and all(why == _GENERATED for _, why in self.uncarried)
 
     @property
@@ -165,7 +165,7 @@ class Coverage:
 def cover(
     captured: Collection[int], relations: Mapping[int, CatalogTable], published: Mapping[int, Published]
 ) -> dict[int, Coverage]:
-    """Return the coverage of each captured table by oid. `relations` has their partitions and ancestors too."""
+    """Return the coverage of each captured table by oid. `relations` also has their partitions and ancestors."""
     return {oid: _covered(relations[oid], relations, published) for oid in captured if oid in relations}
 
 
@@ -233,8 +233,9 @@ def read(
 ) -> dict[int, Coverage]:
     """Return the coverage of each captured table by oid, by the present catalog.
 
-    The publication counts as a start makes it by `publication.autocreate.mode`; with `as_it_is` an existing one counts
-    in its present state. `connection` is one of this package's, with a pinned search_path.
+    The result is for the publication as `publication.autocreate.mode` would leave it at a start; with `as_it_is`, for
+    an existing publication in its present state. `connection` is a connection of this package, with a pinned
+    search_path.
     """
     oids = [oid for oid, _, _ in captured]
     if not oids:
@@ -293,13 +294,13 @@ def _published(
 
 
 def _named_in(columns: Sequence[str], relation: CatalogTable | None, carries_generated: bool) -> frozenset[str]:
-    """Return the columns of a publication's list that changes carry."""
+    """Return the columns in a publication's column list that changes carry."""
     left_out = frozenset() if carries_generated or relation is None else relation.generated
     return frozenset(columns) - left_out
 
 
 def _made(wanted: Sequence[int], relations: Mapping[int, CatalogTable], via_root: bool) -> dict[int, Published]:
-    """Return the tables that a publication of the whole tables `wanted` would have."""
+    """Return the published tables of a new publication of the tables `wanted`, without column lists and row filters."""
     listed = [relations[oid] for oid in wanted if oid in relations and relations[oid].is_logged]
     named = {one.oid for one in listed}
     found: dict[int, Published] = {}
@@ -330,8 +331,11 @@ where exists (select from pg_catalog.pg_attribute a
 
 
 def unfit(connection: psycopg.Connection[Any], config: Config, captured: Sequence[CapturedTable]) -> list[Finding]:
-    """Return a finding for relations that `table.include.list` names and of which no log tells, for captured tables
-    that have one name, because of dots in it, and for money that the server writes in a form that is not read."""
+    """Return the findings about captured tables that the catalog alone shows.
+
+    There is a finding for relations in `table.include.list` that have no log, such as views; for captured tables whose
+    names are equal because of dots in them; and for money in a form of the server's locale that cannot be read.
+    """
     found = []
     for locale, text in connection.execute(_MONEY, ([oid for oid, _, _ in captured],)).fetchall():
         why = money_fault(text, config["money.fraction.digits"])
@@ -362,7 +366,7 @@ def unfit(connection: psycopg.Connection[Any], config: Config, captured: Sequenc
 
 
 def findings(coverages: Mapping[int, Coverage], *, copies: bool) -> list[Finding]:
-    """Return one finding for each table of which the log does not carry all that a SELECT returns, ordered by name.
+    """Return a finding for each table whose log lacks anything that a SELECT returns, ordered by name.
 
     With `copies` tables are kept equal to their sources, and a table that no copy can follow is an error. Partitions
     whose changes arrive under the name of a captured table are part of that table's finding.
@@ -387,7 +391,7 @@ def findings(coverages: Mapping[int, Coverage], *, copies: bool) -> list[Finding
 def _told(
     one: Coverage, arriving: Collection[TableId], silent: Sequence[TableId], copies: bool
 ) -> Iterator[tuple[Level, str, str]]:
-    """Yield what the log does not carry of a table: the level, a part of a sentence, and the remedy."""
+    """Yield the parts of a table that the log does not carry: the level, a part of a sentence, and the remedy."""
     yield from _named(one, arriving, silent, copies)
     yield from _in_part(one, copies)
 
@@ -395,7 +399,7 @@ def _told(
 def _named(
     one: Coverage, arriving: Collection[TableId], silent: Sequence[TableId], copies: bool
 ) -> Iterator[tuple[Level, str, str]]:
-    """Yield why changes do not arrive under the table's name, or arrive under it for other tables too."""
+    """Yield why changes do not arrive under the table's name, or why changes of other tables also do."""
     wrong: Level = "error" if copies else "warning"
     if not one.arrives and one.arrives_as:
         is_kept = any(name in arriving for name in one.arrives_as)
@@ -421,7 +425,7 @@ def _named(
 
 
 def _in_part(one: Coverage, copies: bool) -> Iterator[tuple[Level, str, str]]:
-    """Yield which rows, columns and changes of the table the log leaves out."""
+    """Yield the rows, columns and changes of the table that the log leaves out."""
     wrong: Level = "error" if copies else "warning"
     if one.hides_rows:
         yield (
@@ -472,7 +476,7 @@ def _in_part(one: Coverage, copies: bool) -> Iterator[tuple[Level, str, str]]:
 
 
 def kept(coverages: Mapping[int, Coverage], captured: Sequence[CapturedTable]) -> list[CapturedTable]:
-    """Return the captured tables that a copy can follow, each as a table that is read without its children.
+    """Return the captured tables that a copy can follow. A table with children is read without them.
 
     Tables whose changes arrive under other names, or not at all, are left out. Raises PrerequisiteError if `findings`
     has an error.
@@ -489,7 +493,7 @@ def kept(coverages: Mapping[int, Coverage], captured: Sequence[CapturedTable]) -
 class CarriedTables:
     """The tables, columns and rows that a snapshot reads: all, or for a copy only those that changes carry.
 
-    `coverages` are those of the captured tables by oid; None: everything is read.
+    `coverages` has the coverage of each captured table by oid; None: everything is read.
     """
 
     def __init__(self, coverages: Mapping[int, Coverage] | None = None) -> None:
@@ -534,9 +538,9 @@ def carried(
     *,
     as_it_is: bool = False,
 ) -> CarriedTables:
-    """Return the choice for captured tables, by the present catalog.
+    """Return the tables, columns and rows of `captured` that a snapshot reads, by the present catalog.
 
-    It is everything if no copy is kept, or if no changes follow the snapshot. `as_it_is` is that of `read`; without it
+    These are all if no copy is kept, or if no changes follow the snapshot. `as_it_is` is as in `read`; without it
     `captured` must be all captured tables.
     """
     if not settings.copies or not snapshot_mode(config).streams:

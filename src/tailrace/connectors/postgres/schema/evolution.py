@@ -1,8 +1,9 @@
-"""Computation of a table's `Attributes` at a Relation message, from the ones before it and from the catalog. No I/O.
+"""Computation of a table's `Attributes` at a Relation message, from its earlier attributes and the catalog. No I/O.
 
-The catalog is read later than the log was written, so it may show facts that were not yet in effect at the message. A
-row of the catalog is newer than the message if the transaction that wrote it (its xmin) is; then the facts known before
-hold. Writers of a table and statements that alter it exclude each other, so one of them is wholly before the other.
+The catalog is read after the log was written, so it may show facts that were not yet in effect at the message. A row of
+the catalog is newer than the message if the transaction that wrote it (its xmin) is newer. The facts known before then
+remain in effect. Transactions that write to a table and statements that alter it exclude each other, so one of the two
+is wholly before the other.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from tailrace.connectors.postgres.schema.history import (
 )
 
 FIRST_USER_OID = 16384
-"""Types with lower oids are those that every server has; they never change."""
+"""Types with lower oids are built into every server; they never change."""
 
 _XID_MASK = 0xFFFFFFFF
 _FIRST_XID = 3
-"""The first id of a transaction; lower ones are those of the server's own first rows and of frozen rows."""
+"""The first id of a transaction; rows of the server's initialization and frozen rows have lower ids."""
 
-# The most bytes between the end of a record and the start of the next; less than what altering a table writes.
+# The most bytes between the end of a record and the start of the next; altering a table writes more.
 _GAP_BYTES = 64
 
 
@@ -76,11 +77,11 @@ class PresentType:
 class CatalogState:
     """The catalog's state of one table, read when `next_xid` (64 bits) was the next transaction id.
 
-    All that it shows was committed before `lsn`. A table that is gone has no columns. `types` are the user-defined
-    types that the table or the Relation message needs. `in_progress` are the ids (64 bits) below `next_xid` whose work
-    is not shown. `dropped` are the numbers of dropped columns, each with the id (32 bits) of the transaction that
-    dropped it. `file` is that of `Attributes`. `xmin` is the id (32 bits) of the last transaction that wrote the
-    table's row in pg_class, as one does that rewrites the table.
+    Everything in it was committed before `lsn`. A dropped table has no columns. `types` are the user-defined types that
+    the table or the Relation message needs. `in_progress` are the ids (64 bits) below `next_xid` whose work is not
+    included. `dropped` are the numbers of dropped columns, each with the id (32 bits) of the transaction that dropped
+    it. `file` is as in `Attributes`. `xmin` is the id (32 bits) of the last transaction that wrote the table's row in
+    pg_class, for example by rewriting the table.
     """
 
     next_xid: int
@@ -94,10 +95,10 @@ class CatalogState:
     xmin: int = 0
 
     def shows(self, xid: int) -> bool:
-        """Return True if it shows the work of the transaction with the 32-bit id `xid`, which has committed.
+        """Return True if the state includes the work of the committed transaction with the 32-bit id `xid`.
 
-        The server sends a transaction's log before other sessions see its commit: for a moment, or for as long as the
-        commit waits for a synchronous standby.
+        The server sends a transaction's log before its commit is visible: for a moment, or as long as the commit waits
+        for a synchronous standby.
         """
         full = _nearest(xid, self.next_xid)
         return full < self.next_xid and full not in self.in_progress
@@ -115,7 +116,8 @@ def is_after(xid: int, other: int) -> bool:
 
 
 class _Judge:
-    """Judges whether rows of the catalog are newer than a moment, and keeps the oldest id of the newer ones."""
+    """Decides whether rows of the catalog are newer than a moment, and keeps the oldest transaction id of newer
+    rows."""
 
     def __init__(self, present: CatalogState, at: Moment) -> None:
         self._next = present.next_xid
@@ -125,18 +127,18 @@ class _Judge:
         self._held = 0
 
     def _full(self, xid: int) -> int:
-        """Return the 64-bit id of a row that the catalog shows: the newest assigned id with these 32 bits."""
+        """Return the 64-bit id for the xmin of a row in the catalog: the newest assigned id with these 32 bits."""
         full = self._next & ~_XID_MASK | xid
-        # from the epoch before; a frozen row's raw id may be older still, but becomes a long past id as well
+        # an id of the previous epoch; a frozen row's raw id may be even older, but is long past either way
         return full - (1 << 32) if full >= self._next else full
 
     @property
     def held(self) -> int:
-        """The oldest id (32 bits) that was newer; 0 if there was none."""
+        """The oldest transaction id (32 bits) of a newer row; 0 if no row was newer."""
         return self._held & _XID_MASK
 
     def hold_all(self) -> None:
-        """Count an unknown row as newer, as of the newest assigned id."""
+        """Count an unknown row as newer, with the newest assigned id."""
         self._held = self._held or self._next - 1
 
     def is_newer(self, xmin: int | None) -> bool:
@@ -146,7 +148,7 @@ class _Judge:
     def is_own(self, xmin: int) -> bool:
         """Return True if the moment's own transaction wrote the row, before or after the moment."""
         full = self._full(xmin)
-        # if nothing else has been committed since, a larger id is that of one of its savepoints
+        # if nothing else has been committed since, a larger id belongs to one of its savepoints
         return xmin >= 3 and (full == self._at or (self.nothing_since and full > self._at))
 
     def may_be_later(self, xmin: int) -> bool:
@@ -164,10 +166,11 @@ class _Judge:
 def evolve(
     relation: Relation, older: Attributes | None, present: CatalogState, at: Moment, resent: bool
 ) -> tuple[Attributes, int]:
-    """Return the attributes in effect at `at`, and the oldest transaction id (32 bits) whose work was held back, or 0.
+    """Return the attributes in effect at `at`, and the oldest transaction id (32 bits) whose work is not yet included,
+    or 0.
 
-    `older` are the attributes before. With `resent` the message was sent because the table has changed, and not because
-    a session began.
+    `older` are the attributes before the message. `resent` is True if the message was sent because the table has
+    changed, and not because a session began.
     """
     judge = _Judge(present, at)
     known = {column.number: column for column in older.columns} if older else {}
@@ -175,7 +178,7 @@ def evolve(
     named = {column.name: number for number, column in known.items() if number > 0}
     numbers = _counted(relation.columns, named, present, judge)
     numbers = numbers or _numbers(relation.columns, named, known, present, judge)
-    # With the default identity the primary key is flagged; with the others the flags say nothing about it.
+    # With the default identity the flags mark the primary key; with other identities they say nothing about it.
     flagged = {column.name for column in relation.columns if column.flags & 1 and relation.replica_identity == "d"}
     columns = tuple(
         _column(sent, number, known.get(number), shown.get(number), sent.name in flagged, judge)
@@ -185,9 +188,9 @@ def evolve(
     if relation.replica_identity == "d":
         indexes = _keyed(indexes, [column.number for column in columns if column.name in flagged])
     types = _types(relation, older.types if older else (), present.types, judge)
-    # the catalog may show the file of a later statement, which gives a column another type
+    # the catalog may already show the file of a later statement that changes a column's type
     is_past = not judge.may_be_later(present.xmin)
-    # to add a column writes the table's row, too, while its own row may be written again, as by DROP EXPRESSION
+    # adding a column also writes the table's row; the column's row may be written again later, as by DROP EXPRESSION
     was_there = is_past and present.xmin >= _FIRST_XID
     there = [one.facts.number for one in present.columns if was_there or not judge.is_newer(one.xmin)]
     highest = max([*there, older.highest if older else 0], default=0)
@@ -201,8 +204,8 @@ def evolve(
     if older is None:
         return found, judge.held
     other_types = retyped(older, found)
-    # a default that is not constant, such as nextval, has rewritten the table; a change of types does so, too
-    # a new file that an earlier message has shown may come from a type that the log has yet to bring
+    # A default that is not constant, such as nextval, rewrites the table. A change of types also does: a new file that
+    # an earlier message has shown may come from a change of types that is still ahead in the log.
     is_retyped_later = any(
         (shown[number].type_oid, shown[number].modifier) != (sent.type_oid, sent.type_modifier)
         for sent, number in zip(relation.columns, numbers, strict=True)
@@ -210,7 +213,7 @@ def evolve(
     )
     before = older.past_file if older.past_file > 0 and not is_retyped_later else older.file
     is_anew = bool(before) and file != before and not other_types
-    # No look has shown an earlier file. A table begins with the file of its own number, so it was written anew, too.
+    # No earlier file is known. A table's first file has the number of its oid, so another number means a rewrite.
     is_anew |= older.past_file == UNKNOWN_FILE and file not in (0, relation.relation_id) and not is_retyped_later
     columns = tuple(
         replace(one, filled=True, missing=None)
@@ -226,8 +229,8 @@ def evolve(
 def _came_with(number: int, present: CatalogState) -> bool:
     """Return True if the table's file may come from the statement that added the column.
 
-    False if it comes from a later one, as TRUNCATE. The table's row in pg_class was last written when that column, or
-    since then another column, was added or dropped.
+    Return False if it comes from a later statement, such as TRUNCATE. The result is True if the table's row in pg_class
+    was last written when this column, or later another column, was added or dropped.
     """
     added = next((one.xmin for one in present.columns if one.facts.number == number), 0)
     others = {one.xmin for one in present.columns} | {xmin for _, xmin in present.dropped}
@@ -248,7 +251,8 @@ def retyped(older: Attributes, newer: Attributes) -> list[str]:
 
 
 def renumbered(older: Attributes, newer: Attributes) -> list[str]:
-    """Return the names, sorted, that are now those of other columns: swapped, or dropped and made again."""
+    """Return the sorted names that now belong to other columns, because names were swapped, or a column was
+    recreated."""
     before = {column.name: column.number for column in older.columns}
     return sorted(
         column.name for column in newer.columns if 0 < column.number != before.get(column.name, column.number) > 0
@@ -256,11 +260,12 @@ def renumbered(older: Attributes, newer: Attributes) -> list[str]:
 
 
 def rewritten(older: Attributes, newer: Attributes, present: CatalogState) -> list[str]:
-    """Return the columns that may have got other values of the same type when the table was rewritten.
+    """Return the columns that may have other values of the same type since the table was rewritten.
 
     A statement that changes values (ALTER … TYPE … USING, or another precision) writes the column's row in pg_attribute
-    and gives the table a new file; VACUUM FULL, CLUSTER and TRUNCATE write no such row. A row counts that was written
-    since `older`, or by the last writer of the table's row in pg_class: the catalog may have shown it before the log.
+    and gives the table a new file. VACUUM FULL, CLUSTER and TRUNCATE do not write that row. The column counts if its
+    row was written since `older`, or by the transaction that last wrote the table's row in pg_class: the catalog may
+    have shown that row before the log.
     """
     file = older.past_file if older.past_file > 0 else older.file
     if not file or file == newer.file or not older.kinds:
@@ -282,13 +287,13 @@ def _counted(
 ) -> list[int] | None:
     """Return the number of each column of a Relation message by counting; None if counting is not reliable.
 
-    Columns get ascending numbers. So the message's columns are the first ones among the present columns and those
-    dropped since. A column that the message's own transaction has dropped, before or after the message, was still there
+    Columns get ascending numbers. The message's columns are therefore the first ones among the present columns and
+    those dropped since. A column that the message's own transaction dropped, before or after the message, still existed
     if the message has its known name.
 
-    Counting is not reliable if such a column may have been there under an unknown name; if the numbers contradict names
-    that were there already (a column is generated, or is not published); if a column whose name was known would be
-    missing; or if a number belongs to no column.
+    Counting is not reliable in four cases: such a column may have existed under an unknown name; the numbers contradict
+    names that existed already (a column is generated, or is not published); a column whose name was known would be
+    missing; a number belongs to no column.
     """
     every = {column.facts.number for column in present.columns} | {number for number, _ in present.dropped}
     if every != set(range(1, len(every) + 1)):
@@ -312,7 +317,7 @@ def _counted(
         return None
     if any(names.get(number, column.name) != column.name for number, column in zip(found, sent, strict=True)):
         return None
-    # columns may have swapped names since, but the same columns must be there
+    # columns may have swapped names since, but none may be missing
     shown = set(names.values())
     still_there = {named[column.name] for column in sent if column.name in named and column.name not in shown}
     return found if still_there <= set(found) else None
@@ -325,9 +330,10 @@ def _numbers(
     present: CatalogState,
     judge: _Judge,
 ) -> list[int]:
-    """Return the number of each column of a Relation message: by name, else by its place between its neighbours."""
+    """Return the number of each column of a Relation message: by name, else by the column's place between its
+    neighbours."""
     now = {column.facts.name: column for column in present.columns}
-    # numbers that the catalog shows for the moment are sure; a number known before may have been a guess
+    # numbers in the catalog that were valid at the moment are certain; a number known before may be a guess
     sure = {
         column.name: now[column.name].facts.number
         for column in sent
@@ -358,7 +364,7 @@ def _numbers(
         and all_numbers.issuperset(as_before)
         and all(sure.get(column.name, number) == number for column, number in zip(sent, as_before, strict=True))
     ):
-        # columns have swapped names: the same number of columns means the same columns
+        # columns have swapped names: if their count is the same, they are the same columns
         return as_before
     highest = 0
     for place, number in enumerate(found):
@@ -398,7 +404,7 @@ def _column(
     judge: _Judge,
 ) -> ColumnFacts:
     if shown is None:
-        # gone by now: the facts known before, else those that hold for any column
+        # dropped since: use the facts known before, else the defaults
         found = known or ColumnFacts(number, sent.name)
         return replace(found, number=number, name=sent.name, nullable=found.nullable and not in_primary_key)
     altered = judge.newer(shown.xmin)
@@ -410,7 +416,7 @@ def _column(
             nullable = known.nullable
         if judge.newer(shown.default_xmin) or (shown.default_xmin is None and altered):
             default = known.default
-    # The value with which a column was added stays until the table is rewritten.
+    # The value with which a column was added remains in effect until the table is rewritten.
     filled, missing = facts.filled, facts.missing
     if known is not None:
         filled, missing = known.filled or (known.generated and not facts.generated), known.missing
@@ -424,7 +430,7 @@ def _indexes(
 ) -> tuple[IndexFacts, ...]:
     """Return the unique indexes at the moment.
 
-    The catalog does not show when an index was dropped. With `without_gone` it was dropped before the moment: the
+    The catalog does not show when an index was dropped. `without_gone` is True if that was before the moment: the
     message was sent because of a change, or nothing has been committed since. A primary key was dropped before the
     moment if the table had another one then.
     """
@@ -444,9 +450,9 @@ def _indexes(
 
 
 def has_doubtful_key(attributes: Attributes, relation: Relation, present: CatalogState) -> bool:
-    """Return True if the index of the table's key was dropped, and neither message nor catalog tells when.
+    """Return True if the index of the table's key was dropped, and neither message nor catalog shows when.
 
-    An index over the same columns in its place, as REINDEX CONCURRENTLY makes it, leaves no doubt.
+    Return False if another index over the same columns exists, as after REINDEX CONCURRENTLY.
     """
     index = attributes.key_index()
     if index is None or not present.columns or (index.primary and relation.replica_identity == "d"):
@@ -455,7 +461,8 @@ def has_doubtful_key(attributes: Attributes, relation: Relation, present: Catalo
 
 
 def _keyed(indexes: tuple[IndexFacts, ...], flagged: Sequence[int]) -> tuple[IndexFacts, ...]:
-    """Return `indexes` with the primary key that the message flags: a known one, else one in the columns' order."""
+    """Return `indexes` with the primary key that the message flags: a known index, else one in the order of the
+    columns."""
     others = tuple(index for index in indexes if not index.primary)
     if not flagged:
         return others
@@ -466,7 +473,7 @@ def _keyed(indexes: tuple[IndexFacts, ...], flagged: Sequence[int]) -> tuple[Ind
 def _types(
     relation: Relation, known: Sequence[TypeFacts], shown: Mapping[int, PresentType], judge: _Judge
 ) -> tuple[TypeFacts, ...]:
-    """Return the user-defined types of the message's columns, and the types of which they consist."""
+    """Return the user-defined types of the message's columns, with their element and base types."""
     before = {kind.oid: kind for kind in known}
     found: dict[int, TypeFacts] = {}
     wanted = [column.type_oid for column in relation.columns]

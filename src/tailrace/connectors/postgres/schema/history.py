@@ -2,8 +2,8 @@
 
 A Relation message has a table's columns, their types and its replica identity at the message's position. The rest
 (nullability, defaults, keys, the structure of types) is an `Attributes`. It comes from the start of the query or from
-the catalog, changes with Relation messages, and is kept in the offset. So a restart, a replay, and a reader far behind
-find the same schemas as the first reading.
+the catalog, changes with Relation messages, and is kept in the offset. A restart, a replay, and a reader far behind
+therefore find the same schemas as the first reading.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from tailrace.connectors.postgres.protocol.position import LogPosition, lsn_text, lsn_value
 
-# From this many characters on the offset holds the history compressed.
+# A history of this many characters or more is compressed in the offset.
 _COMPRESS_FROM = 400
 
 Place = tuple[int, int]
@@ -101,8 +101,10 @@ class Attributes:
     written: int = 0
 
     def key(self) -> tuple[str, ...]:
-        """Return the columns of the primary key; else of the unique index on which the table is clustered; else of the
-        first unique index by name. Empty if there is no such index, or if the log lacks one of its columns.
+        """Return the columns of the primary key, else of the unique index on which the table is clustered, else of the
+        first unique index by name.
+
+        Return () if there is no such index, or if the log lacks one of its columns.
         """
         index = self.key_index()
         if index is None:
@@ -127,7 +129,7 @@ class Attributes:
                 for kind in self.types
             ],
             *([self.file, self.highest, list(self.kinds), self.past_file] if self.file or self.highest else []),
-            # only where it is known: Spark compares offsets of earlier versions by their text
+            # only if known: Spark compares offsets of earlier versions by their text
             *([self.written] if self.written and (self.file or self.highest) else []),
         ]  # fmt: skip
 
@@ -199,7 +201,7 @@ class StoredHistory:
     changes: tuple[Change, ...] = ()
 
     def to_text(self) -> str:
-        """Return a deterministic text: JSON, or if it is long `z:` and its compressed form in base 64."""
+        """Return a deterministic text: JSON or, if it is long, `z:` and the compressed JSON in base 64."""
         return _to_text(self)
 
     @classmethod
@@ -229,7 +231,7 @@ def packed(fields: Any) -> str:
 
 
 def unpacked(text: str) -> Any:
-    """Return the fields of which `packed` made the text."""
+    """Return the fields from which `packed` made the text."""
     if text.startswith("z:"):
         text = zlib.decompress(base64.b64decode(text[2:])).decode()
     return json.loads(text)
@@ -258,8 +260,8 @@ def is_reached(at: Place, position: LogPosition) -> bool:
 class SchemaHistory:
     """The history of one query while its log is read. The reader's thread adds to it, the planner's thread reads it.
 
-    `start` is the position of `history.tables`. `replayed` is the history and position at the end of a batch that is
-    planned already: nothing up to that position is decided anew.
+    `start` is the position of `history.tables`. `replayed` is the history and position at the end of a batch that was
+    already planned: the schemas up to that position are final.
     """
 
     def __init__(
@@ -269,7 +271,7 @@ class SchemaHistory:
         self._tables: dict[int, Attributes] = dict(history.tables)
         self._changes: list[Change] = []
         self._decided: dict[int, Place] = {}
-        # added and not kept: the changes, and the places up to which each table was decided before them
+        # added since `keep`: the changes, and the place up to which each of their tables was decided before
         self._added: list[Change] = []
         self._decided_before: dict[int, Place | None] = {}
         self._final = start
@@ -287,12 +289,12 @@ class SchemaHistory:
             return found
 
     def is_decided(self, oid: int, place: Place) -> bool:
-        """Return True if `at` is final for `place`, because the message there has been seen before."""
+        """Return True if the result of `at` is final for `place`, because the message there has been seen before."""
         known = self._decided.get(oid, (0, -1)) >= place or is_reached(place, self._final)
         return known and self.at(oid, place) is not None
 
     def add(self, oid: int, place: Place, attributes: Attributes) -> None:
-        """Add the attributes found for a Relation message, which comes after all that were added before."""
+        """Add the attributes computed for a Relation message, which must come after all messages added before."""
         before = self.at(oid, place)
         with self._lock:
             self._decided_before.setdefault(oid, self._decided.get(oid))
@@ -302,12 +304,13 @@ class SchemaHistory:
                 self._changes.append(self._added[-1])
 
     def keep(self) -> None:
-        """Keep what was added: the changes after its Relation messages are kept too, so batches may end there."""
+        """Make the additions permanent: the changes after their Relation messages are kept, too, so batches may end
+        there."""
         with self._lock:
             self._added, self._decided_before = [], {}
 
     def discard(self) -> None:
-        """Take back what was added since `keep`."""
+        """Remove the additions since `keep`."""
         with self._lock:
             added = set(map(id, self._added))
             self._changes = [change for change in self._changes if id(change) not in added]
@@ -328,7 +331,7 @@ class SchemaHistory:
             )
 
     def forget(self, position: LogPosition) -> None:
-        """Forget the changes up to `position`, which is committed: nothing before it will be asked for again."""
+        """Forget the changes up to the committed `position`: nothing before it will be asked for again."""
         with self._lock:
             old = [change for change in self._changes if is_reached(change.at, position)]
             if old:

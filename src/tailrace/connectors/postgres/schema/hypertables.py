@@ -29,9 +29,9 @@ _WHOSE = "What the transform TimescaleDb asks for"
 
 
 class HypertableCatalog:
-    """The knowledge that the transforms of a query have of hypertables; `connect` opens sessions in autocommit mode.
+    """Queries hypertables for the transforms of a query; `connect` opens sessions in autocommit mode.
 
-    Raises ConfigError if two transforms ask.
+    Raises ConfigError if more than one transform needs them.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class HypertableCatalog:
         return self._asks is not None
 
     def learned(self, known: Hypertables, tables: Iterable[Table]) -> Hypertables:
-        """Return what is known about these tables of a batch, and about the tables `known` before.
+        """Return the hypertables of a batch's `tables`, and of the tables `known` before.
 
-        The catalog is asked once at the start, and again if it has not named one of the tables yet. Raises
-        TailraceError if it does not answer.
+        The catalog is queried once at the start, and again for tables that are not known yet. Raises TailraceError if
+        it does not answer.
         """
         if self._asks is None:
             return known
@@ -83,7 +83,7 @@ class HypertableCatalog:
         return self._given[1]
 
     def close(self) -> None:
-        """End the session, if there is one; the next call of `learned` opens another, and asks in any case."""
+        """End the session, if there is one. The next call of `learned` opens another, and queries all tables again."""
         if self._connection is not None:
             self._connection.close()
         self._connection, self._has_asked = None, False

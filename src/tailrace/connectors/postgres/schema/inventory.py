@@ -1,7 +1,7 @@
 """Inventory of the captured tables as a query last found them, and its differences from the catalog. Planner.
 
-The log does not tell that a table was dropped, was renamed or was captured late, nor that a partition was attached or
-detached. So the offset holds the tables by oid, and each start compares them with the catalog.
+The log does not show that a table was dropped, renamed or captured late, nor that a partition was attached or detached.
+The offset therefore has the tables by oid, and each start compares them with the catalog.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ select part.root::int8, n.nspname || '.' || c.relname, c.relfilenode::int8
 from part join pg_catalog.pg_class c on c.oid = part.oid join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.relkind <> 'p' order by 1, 2
 """
-# The enums of columns, also inside of domains, arrays and composites: the tables that have one, and a digest of
-# its labels up to an oid: a label keeps its oid when it is renamed.
+# The enums of columns, also inside of domains, arrays and composites: for each the tables that use it, and a digest of
+# its labels up to an oid. A label keeps its oid when it is renamed.
 _ENUMS = """
 with recursive used(tab, kind) as (
   select a.attrelid, a.atttypid from pg_catalog.pg_attribute a
@@ -70,7 +70,7 @@ select e.enumtypid::int8, array(select distinct used.tab::int8 from used where u
   pg_catalog.max(e.oid::int8)
 from pg_catalog.pg_enum e where e.enumtypid in (select used.kind from used) and e.oid::int8 <= %s group by e.enumtypid
 """
-# How often rows of the catalog of labels were updated, as renames do; and a digest of all labels up to an oid.
+# The number of updates of enum labels, which renames cause; the highest oid; and a digest of all labels up to an oid.
 _LABELS = """
 select coalesce(pg_catalog.pg_stat_get_tuples_updated('pg_catalog.pg_enum'::pg_catalog.regclass), 0)::int8,
   coalesce(pg_catalog.max(e.oid::int8), 0),
@@ -89,11 +89,13 @@ class Inventory:
 
     `publication` is the publication's oid, `highest` the highest oid of a relation; 0: unknown. `tables` are the
     captured tables under whose names changes arrive: oid, name, and partitions if there are any. `altered` is the last
-    transaction that altered the publication, `newest` the highest oid of an entry of its lists; 0 in offsets of earlier
-    versions, which did not keep them. `partial` are the oids of tables that were captured late and have rows that no
-    snapshot has read since, `gaps` those of tables that have lost changes since such a snapshot; these are noted only
-    with `on.data.loss=resnapshot`. `enums` are the enums of the captured tables, each with a digest of its labels up to
-    the oid `labels`. `renames` has the number of updates of labels in the database, the highest oid of a label, and a
+    transaction that altered the publication, `newest` the highest oid of an entry of its lists; both are 0 in offsets
+    of earlier versions.
+
+    `partial` are the oids of tables that were captured late, with rows that no snapshot has read since. `gaps` are the
+    oids of tables that have lost changes since their last snapshot; they are recorded only with
+    `on.data.loss=resnapshot`. `enums` are the enums of the captured tables, each with a digest of its labels up to the
+    oid `labels`. `renames` has the number of updates of labels in the database, the highest oid of a label, and a
     digest of all labels.
     """
 
@@ -115,9 +117,9 @@ class Inventory:
         return replace(self, partial=partial, gaps=gaps)
 
     def with_seen(self, names: Collection[tuple[int, str]]) -> Inventory:
-        """Return the inventory with the oids and names of further tables that the log has brought.
+        """Return the inventory with the oids and names of further tables whose changes the log contains.
 
-        These tables may be gone by now, or may have had the name only for a while.
+        These tables may have been dropped or renamed since.
         """
         known = {(oid, name) for oid, name, _ in self.tables}
         new: list[tuple[int, str, Files]] = [(oid, name, ()) for oid, name in names if (oid, name) not in known]
@@ -190,7 +192,7 @@ def read(
     captured: Sequence[CapturedTable],
     coverages: Mapping[int, Coverage],
 ) -> Inventory:
-    """Return the inventory of the present catalog. `connection` is one of this package's."""
+    """Return the inventory of the present catalog. `connection` is a connection of this package."""
     roots = [one.oid for one in coverages.values() if one.is_root and one.arrives]
     files: dict[int, list[tuple[str, int]]] = {}
     for oid, leaf, file in connection.execute(_LEAVES, (roots,)).fetchall() if roots else ():
@@ -212,7 +214,7 @@ def _renames(connection: psycopg.Connection[Any], upto: int = _ANY_OID) -> tuple
 
 
 def relabelled(connection: psycopg.Connection[Any], before: Inventory) -> set[int]:
-    """Return the oids of tables with an enum of which labels were renamed since."""
+    """Return the oids of tables with an enum whose labels were renamed since `before`."""
     known = dict(before.enums)
     if not known:
         return set()
@@ -221,10 +223,11 @@ def relabelled(connection: psycopg.Connection[Any], before: Inventory) -> set[in
 
 
 def perhaps_relabelled(connection: psycopg.Connection[Any], before: Inventory) -> set[int]:
-    """Return the oids of tables with an enum if labels were renamed since, though all that are known have their names.
+    """Return the oids of tables with an enum if labels were renamed since `before`, although all known labels have
+    their names.
 
-    A label was added and then renamed, or renamed and then renamed back; rows may have the name that it had meanwhile.
-    The server counts the updates of labels, also those that were rolled back, until its statistics are reset.
+    A label was added and then renamed, or renamed and then renamed back, and rows may have its intermediate name. The
+    server counts the updates of labels, including rolled-back ones, until its statistics are reset.
     """
     updates, newest, digest = before.renames
     if not newest:
@@ -243,7 +246,7 @@ def differences(
     has_rows: Callable[[int], bool],
     for_all_tables: bool,
 ) -> Iterator[str]:
-    """Yield a sentence for each event since `before` that the log has not told about a table.
+    """Yield a sentence for each event of a table since `before` that the log does not show.
 
     `names` are the names of all tables by oid; `has_rows` returns True for a table that has rows now. With
     `for_all_tables` every new table is published from its creation on.
@@ -279,8 +282,10 @@ def differences(
 
 
 def incomplete(before: Inventory, now: Inventory, names: Mapping[int, str]) -> set[int]:
-    """Return the oids of captured tables that have other names, files or partitions than before: the log does not say
-    what became of their rows."""
+    """Return the oids of captured tables whose names, files or partitions differ from `before`.
+
+    The log does not show what became of rows of these tables.
+    """
     present = {oid: files for oid, _, files in now.tables}
     found = set()
     for oid, name, files in before.tables:
@@ -293,7 +298,7 @@ def incomplete(before: Inventory, now: Inventory, names: Mapping[int, str]) -> s
 
 
 def late(before: Inventory, now: Inventory, has_rows: Callable[[int], bool], for_all_tables: bool) -> list[int]:
-    """Return the oids of tables captured since `before` that have rows which the log does not bring."""
+    """Return the oids of tables captured since `before` that have rows which the log lacks."""
     known = {oid for oid, _, _ in before.tables}
     new = [oid for oid, _, _ in now.tables if oid not in known and not (for_all_tables and oid > before.highest)]
     return [oid for oid in new if has_rows(oid)] if known else []

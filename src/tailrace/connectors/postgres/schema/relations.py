@@ -26,8 +26,8 @@ from tailrace.process.runtime import THREADS, Runtime
 log = logging.getLogger("tailrace")
 
 UNCAPTURED = -1
-# Seconds that a transaction which has altered a table may take to become visible after its commit was read from the
-# log. Until then the catalog is asked again and again; after that the session ends with a retriable error.
+# Seconds in which a transaction that has altered a table must become visible after its commit was read from the log.
+# Until then the catalog is polled; after that the session ends with a retriable error.
 UNSEEN_SECONDS = 5.0
 
 
@@ -36,7 +36,7 @@ class _Known:
     """The state of tables, by oid, and of enums at one point of the log."""
 
     current: dict[int, tuple[Relation, int]] = field(default_factory=dict)
-    # The oldest transaction (32 bits) whose work on the table was held back.
+    # The oldest transaction (32 bits) whose work on the table is not yet in the current version.
     held: dict[int, int] = field(default_factory=dict)
     # The next transaction id (32 bits) at the time when the catalog was read for the table.
     read_before: dict[int, int] = field(default_factory=dict)
@@ -49,11 +49,12 @@ class _Known:
 class Relations:
     """Turns Relation messages into table versions, whose ids are places in `versions`.
 
-    `captured(relation)` returns True for a captured table. `admit` returns the schema to use for a new one, or raises.
-    `by_name` is True if copies know columns by their names alone.
-    `use` is called before everything else, and again for each new session. The catalog is read once for the messages of
-    a run; again while it does not yet show the alterations of a transaction that was read from the log; and not at all
-    for messages that the history has decided.
+    `captured(relation)` returns True for a captured table. `admit` returns the schema to use for a new version, or
+    raises. `by_name` is True if copies identify columns by name only. `use` is called before all other methods, and
+    again for each new session.
+
+    The catalog is read once for the messages of a run, and again while it does not yet show the alterations of a
+    transaction that was read from the log. It is not read for messages whose result the history has.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Relations:
         self._catalog = catalog
 
     def begin(self) -> None:
-        """Begin a run, and take back the results of the run before unless they were kept."""
+        """Begin a run, and discard the results of the previous run unless `keep` was called."""
         if self._kept is not None:
             self._known, count = self._kept
             del self.versions[count:]
@@ -111,8 +112,8 @@ class Relations:
     def announce(self, relation: Relation, at: Moment, resent: bool) -> int:
         """Return the version id of the table that `relation` announces at `at`, or `UNCAPTURED`.
 
-        It is a new id if anything about the table has changed. With `resent` the session has sent a Relation message
-        for the table before.
+        The id is new if the table's schema has changed. With `resent` it is not the session's first Relation message
+        for the table.
         """
         if not self._captured(relation):
             return UNCAPTURED
@@ -125,9 +126,9 @@ class Relations:
         return self._version(relation, attributes)
 
     def is_due(self, oid: int, xid: int) -> bool:
-        """Return True if a change of the transaction `xid` comes after work that was held back.
+        """Return True if the transaction `xid` is newer than work on the table that is not yet in its current version.
 
-        No message announces such work: a new label of an enum, or work that a transaction with an older id did late.
+        No message announces such work: a new label of an enum, or late work of a transaction with an older id.
         """
         held = self._known.held.get(oid)
         return held is not None and is_after(xid, held)
@@ -144,7 +145,8 @@ class Relations:
         if self.history.is_decided(oid, at.place):
             attributes = self._decided(relation, at)
         else:
-            # What the catalog showed at the last message, and no message has announced since, came before this change.
+            # Facts that the catalog showed at the last message, and that no message has announced since, precede this
+            # change.
             before = self._known.read_before.get(oid)
             is_later = before is not None and is_after(at.xid, before - 1)
             attributes = self._decide(relation, at, resent=is_later)

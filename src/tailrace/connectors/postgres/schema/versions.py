@@ -23,11 +23,11 @@ _IS_ROW[[ord(kind) for kind in "IUD"]] = True
 class VersionedTables(Protocol):
     """The table versions by their ids. Called for each run of messages, in the order of the log.
 
-    Only `keep` makes the results of a run last: `begin` takes back what came since the last `keep`.
+    Only `keep` makes the results of a run permanent: `begin` discards the results since the last `keep`.
     """
 
     def begin(self) -> None:
-        """Begin a run, which follows what was kept."""
+        """Begin a run, which follows the last run that was kept."""
         ...
 
     def keep(self) -> None:
@@ -51,20 +51,21 @@ class VersionedTables(Protocol):
         ...
 
     def is_due(self, oid: int, xid: int) -> bool:
-        """Return True if a change of the transaction `xid` may be of a version that no message announced."""
+        """Return True if a change of the transaction `xid` may have a table version that no message announced."""
         ...
 
     def review(self, oid: int, at: Moment) -> int:
-        """Return the version of such a change, and of the table's changes after it."""
+        """Return the version of a change for which `is_due` is True, and of the table's later changes."""
         ...
 
 
 @dataclass(slots=True)
 class MessageRun:
-    """Messages as the indexer sees them.
+    """A run of messages, with their transactions.
 
-    `relations` are the oids of row messages, `transaction` the place of each message's transaction in `transactions`,
-    `changes` the number of changes of its transaction before it, and `end_lsn` the end LSNs of commits by commit LSN.
+    `relations` has the table's oid of each row message, `transaction` the place of each message's transaction in
+    `transactions`, and `changes` the number of earlier changes in that transaction. `end_lsn` has the end LSNs of
+    commits by commit LSN.
     """
 
     data: Bytes
@@ -88,7 +89,8 @@ class MessageRun:
 
 @dataclass(slots=True)
 class Versions:
-    """The table versions in effect in one run; `current` has them by oid, first those before it, then those at its end.
+    """The table versions in effect in one run; `current` has them by oid, at first as before the run, then as at its
+    end.
 
     A new decoding session starts with no version.
     """
@@ -99,7 +101,7 @@ class Versions:
     _steps: list[tuple[int, int, int]] = field(default_factory=list)
 
     def assign(self, run: MessageRun) -> Int32s:
-        """Return the version of each message, which the last Relation message for its table before it announced."""
+        """Return the version of each message: the one that the last Relation message for its table announced."""
         kinds, relations = run.kinds, run.relations
         self._before, self._steps = dict(self.current), []
         version = np.full(len(kinds), UNCAPTURED, np.int32)

@@ -1,7 +1,7 @@
 """Queries whose rows come as Arrow record batches, over ADBC. Planner and worker.
 
-The module uses ADBC's low-level objects instead of its DB-API module, which imports pyarrow's datasets, and pandas if
-it is installed: that would take half of a planner's start.
+The module uses ADBC's low-level objects instead of its DB-API module. That imports pyarrow.dataset, and pandas if it is
+installed, which would take half of a planner's start.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ArrowConnection:
     def query(self, sql: str) -> Iterator[pa.RecordBatch]:
         """Run `sql` and return its rows as they arrive, in batches of some 16 MB.
 
-        Raises ConnectionFailed when the server ends the query half-way; the driver gives no SQLSTATE then.
+        Raises ConnectionFailed if the server ends the query half-way, for which the driver gives no SQLSTATE.
         """
         self._finish()
         self._statement = self._driver.AdbcStatement(self._connection)
@@ -96,7 +96,7 @@ class ArrowConnection:
             self._statement = None
 
 
-# Seconds for which a connection is kept without use: longer than Spark needs from one batch to the next.
+# Seconds for which an unused connection is kept: longer than Spark needs from one batch to the next.
 KEPT_SECONDS = 10.0
 
 
@@ -141,7 +141,7 @@ class KeptConnection(ArrowConnection):
             self.execute(sql)
 
     def close(self) -> None:
-        """Keep the connection for the next task; end it if rows are left to send, or if another one is kept."""
+        """Keep the connection for the next task; end it if rows are left to read, or if another connection is kept."""
         if not self._is_reading and self._answers():
             with self._lock:
                 if type(self)._kept is None:
@@ -152,7 +152,7 @@ class KeptConnection(ArrowConnection):
         self._end()
 
     def _answers(self) -> bool:
-        """End the transaction, if there is one; return True if the server has answered."""
+        """Roll back the transaction, if there is one; return True if the server has answered."""
         try:
             self.execute("rollback")
         except self._driver.Error:

@@ -22,9 +22,9 @@ _LOCKS = re.compile(r"\bmax_(?:pred_)?locks_per_transaction\b")
 
 
 def out_of_locks(error: Exception) -> PrerequisiteError | None:
-    """Return the lasting error of a statement for whose locks the server has no room; None for other failures.
+    """Return the error of a statement that failed for lack of locks; None for other failures.
 
-    A retry would need as many locks.
+    It is lasting, because a retry would need as many locks.
     """
     hint = getattr(getattr(error, "diag", None), "message_hint", None)
     found = _LOCKS.search(hint or str(error))
@@ -36,7 +36,8 @@ _HIDDEN = re.compile(r'row-level security policy for table "((?:[^"]|"")+)"')
 
 
 def hidden_rows(error: Exception) -> PrerequisiteError | None:
-    """Return the lasting error of a read that is refused because a policy would hide rows from the role."""
+    """Return the error of a read that is refused because a policy would hide rows from the role; None for other
+    failures."""
     found = _HIDDEN.search(str(error))
     return None if found is None else PrerequisiteError(f"{found[1]}: {HIDES}.", SHOW)
 
@@ -46,7 +47,7 @@ SHOW = "alter role … bypassrls; or leave it out."
 
 
 def deliberate(error: Exception) -> PrerequisiteError | None:
-    """Return the lasting error of a statement that would fail again at each retry; None for other failures."""
+    """Return the error of a statement that would fail again at each retry; None for other failures."""
     return out_of_locks(error) or hidden_rows(error)
 
 

@@ -36,36 +36,36 @@ _OUTPUT = {
     "extra_float_digits": "3",
     "xmloption": "content",
 }
-# A role, a database or the server may set these limits, which would end the long sessions here. Statements of
+# A role, a database or the server may set these limits, which would end this package's long sessions. Statements of
 # database.initial.statements may set them again.
 _LIMITS = {"statement_timeout": "0", "lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}
 # For copies: the server refuses a query instead of answering with a part of the rows.
 _WHOLE = {"row_security": "off"}
 _TRANSACTION_LIMIT, _LIMITS_TRANSACTIONS = "transaction_timeout", 170000
-# Names in our own statements mean the server's own functions, operators and types. With any other path an overload with
-# better fitting argument types, in a schema where others may create objects, would run as the connector's role.
+# With this path, names in our statements refer to the server's own functions, operators and types. With any other path,
+# an overload in a schema where others may create objects could match better, and would run as the connector's role.
 _PATH = "pg_catalog, pg_temp"
 # The setting that keeps the session's own path, as role, database, server or initial statements set it.
 _OWN_PATH = "tailrace.search_path"
 PINNED = f"select pg_catalog.set_config('search_path', '{_PATH}', false)"
-"""SQL that makes names mean the server's own again."""
+"""SQL that sets the search_path back to the server's own objects."""
 OWN = f"select pg_catalog.set_config('search_path', pg_catalog.current_setting('{_OWN_PATH}', true), false)"
 """SQL that sets the role's own search_path, for SQL that users wrote. A transaction that fails undoes it."""
 OWN_HERE = OWN.replace(", false)", ", true)") + ", pg_catalog.set_config('row_security', 'on', true)"
-"""SQL that sets the same until the transaction's end, for writes: row-level security applies as usual."""
+"""SQL that does the same until the transaction's end, for writes, and lets row-level security apply as usual."""
 # One statement, evaluated from left to right: walsenders of older servers take only one at a time.
 _PIN = f"select pg_catalog.set_config('{_OWN_PATH}', pg_catalog.current_setting('search_path'), false), " + ", ".join(
     f"pg_catalog.set_config('{name}', '{value}', false)" for name, value in (_OUTPUT | {"search_path": _PATH}).items()
 )
 NO_ENCODING = "SQL_ASCII"
-"""The server's name for the encoding of databases that check and convert nothing."""
+"""The server's name for the encoding of databases that neither check nor convert texts."""
 
 
 def parameters(config: Mapping[str, Any], *, any_bytes: bool = False) -> dict[str, str]:
-    """Return libpq's connection parameters, without the password and those that the configuration leaves open.
+    """Return libpq's connection parameters, without the password and without parameters that are not configured.
 
-    `any_bytes` is for sessions that read values of a database without an encoding: texts come as they are stored.
-    Otherwise the server refuses to send a text that is not UTF-8, and the session cannot read past it.
+    With `any_bytes`, for databases without an encoding, texts arrive as they are stored. Otherwise the server refuses
+    to send a text that is not UTF-8, and the session cannot read past it.
     """
     settings = _OUTPUT | _LIMITS | (_WHOLE if keeps_copies(config) else {})
     timeout_s = -(-config["connection.validation.timeout.ms"] // 1000)
@@ -101,7 +101,7 @@ _OPEN = Credential("database.password")
 class Address:
     """A login for drivers that take a libpq address: `uri` without the password, and a session's initial statements.
 
-    It holds the statements' secrets and maybe the password, and so prints as its name alone. Planner and worker.
+    Its repr is only the class name, because the statements may have secrets. Planner and worker.
     """
 
     uri: str
@@ -118,7 +118,7 @@ class Address:
             return _addresses[connection]
         row = connection.execute(f"select pg_catalog.current_setting('{_OWN_PATH}', true)".encode()).fetchone()
         named = parameters(config, any_bytes=has_no_encoding(connection))
-        # by the start-up packet, because the driver runs queries of its own as soon as it is connected
+        # in the start-up packet, because the driver runs queries of its own as soon as it is connected
         settings = [("search_path", _PATH), (_OWN_PATH, (row and row[0]) or "")]
         if connection.info.server_version >= _LIMITS_TRANSACTIONS:
             settings.append((_TRANSACTION_LIMIT, "0"))
@@ -131,7 +131,7 @@ class Address:
         return found
 
     def login(self) -> str:
-        """Return the address with the password of a login that begins now. Raises what Credential.password raises."""
+        """Return the address with the present password. Raises the errors of Credential.password."""
         password = self.credential.password()
         return f"{self.uri}&{urlencode({'password': password}, quote_via=quote)}" if password else self.uri
 
@@ -177,9 +177,11 @@ def connect(
 
     The connection has run `database.initial.statements`. After that its search_path is `pg_catalog`; `own_path` sets
     the role's own. With `limited` a statement may take `database.query.timeout.ms`, except for replication. With
-    `any_bytes` psycopg returns texts as bytes. Raises ConnectionFailed when the server cannot be reached or refuses
-    the login, or no password is to be had for it, and PrerequisiteError when it has no such database, refuses a
-    replication connection, or fails an initial statement.
+    `any_bytes` psycopg returns texts as bytes.
+
+    Raises ConnectionFailed if the server cannot be reached or refuses the login, or if no password can be obtained.
+    Raises PrerequisiteError if the database does not exist, or if the server refuses a replication connection or an
+    initial statement.
     """
     import psycopg
 
@@ -217,7 +219,7 @@ def connect(
 
 @contextmanager
 def own_path(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Use the role's own search_path inside, for SQL that users wrote, and only for that.
+    """Use the role's own search_path inside the block; only for SQL that users wrote.
 
     The rest of a statement with such SQL must qualify its names. A transaction that fails inside must be rolled back,
     as a whole or to a savepoint that was set outside.
@@ -234,7 +236,7 @@ def own_path(connection: psycopg.Connection[Any]) -> Iterator[None]:
 
 @contextmanager
 def own_policies(connection: psycopg.Connection[Any], config: Mapping[str, Any]) -> Iterator[None]:
-    """Let row-level security apply inside as in any session of the role, for users' statements that write."""
+    """Let row-level security apply inside the block as in any session of the role, for users' statements that write."""
     if not keeps_copies(config):
         yield
         return
@@ -248,9 +250,9 @@ def own_policies(connection: psycopg.Connection[Any], config: Mapping[str, Any])
 
 @contextmanager
 def one_moment(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Let all queries inside, on a connection in autocommit mode, see the state at the first query.
+    """Let all queries inside the block see the state at the first query. The connection is in autocommit mode.
 
-    Otherwise they could see half of the old and half of the new form of a table that is altered meanwhile.
+    Otherwise they could see a mixture of the old and the new form of a table that is altered meanwhile.
     """
     connection.execute("begin isolation level repeatable read read only")
     try:
@@ -268,7 +270,8 @@ def hold_open(connection: psycopg.Connection[Any]) -> None:
 
 
 def is_lost(connection: psycopg.Connection[Any], runtime: Runtime = THREADS) -> bool:
-    """Return True if the end of an idle session has arrived; this reads, because libpq notices the end only then."""
+    """Return True if the server has ended an idle session. This reads the socket, because libpq notices the end only
+    then."""
     import psycopg
 
     if connection.closed:
@@ -283,7 +286,7 @@ def is_lost(connection: psycopg.Connection[Any], runtime: Runtime = THREADS) -> 
 
 
 def explained(call: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Return `call` with psycopg's errors raised as TailraceErrors."""
+    """Decorate `call`: psycopg's errors are raised as TailraceErrors."""
 
     @functools.wraps(call)
     def guarded(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -344,7 +347,7 @@ def explain(error: psycopg.Error, config: Mapping[str, Any], password: str = "")
 
 
 def explain_tls(text: str, address: str) -> TailraceError | None:
-    """Return the error if TLS is the cause for which a connection to the libpq address `address` failed, else None.
+    """Return the error if a connection to the libpq address `address` failed because of TLS, else None.
 
     `text` is libpq's text. Host and port come from the address, because a task has no configuration; nothing else of
     the address is in the error.

@@ -1,4 +1,4 @@
-"""Advice about a server and a role from which changes can be captured all the same. Driver; only reads."""
+"""Advice about a server and a role: warnings that do not prevent capture. Driver; only reads."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The captured tables at a start and while a query runs: warnings of what the log does not carry or tell. Planner.
+"""The captured tables at a start and while a query runs: warnings of everything that the log lacks. Planner.
 
-Each start reads everything from the catalog. Later a single query finds out now and then whether any of it has changed.
+Each start reads everything from the catalog. Later a single query checks periodically whether any of it has changed.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tailrace")
 
 # Names and kinds of tables, files of partitions, labels of enums, the publication, its lists, and the tables that it
-# has by these.
-# Temporary tables are never captured.
+# publishes. Temporary tables are never captured.
 _LOOK = """
 select pg_catalog.md5(pg_catalog.string_agg(line, ';' order by line)) from (
   select pg_catalog.concat_ws(' ', 'p', oid, xmin) as line from pg_catalog.pg_publication where pubname = %s
@@ -57,16 +56,16 @@ _SCHEMAS = """
 
 
 def look(*, schemas: bool) -> str:
-    """Return a query for a hash of everything in the catalog on which `CoverageWatch` depends; each parameter is the
-    publication's name.
+    """Return a query for a hash of everything in the catalog on which `CoverageWatch` depends.
 
-    `schemas` is True if the server's publications can list schemas.
+    Each parameter of the query is the publication's name. `schemas` is True if the server's publications can list
+    schemas.
     """
     return _LOOK.format(schemas=_SCHEMAS if schemas else "")
 
 
 class CoverageWatch:
-    """The captured tables as last found, of those that `tables` lets through.
+    """The captured tables as last found: those that `tables` lets through.
 
     With `copies` a table is kept equal to its source; with `typed` rows have the columns of captured tables.
     """
@@ -81,27 +80,27 @@ class CoverageWatch:
         self._on_loss: str = config["on.data.loss"]
         self._ids: dict[int, tuple[str, str]] = {}
         self._inventory: Inventory | None = None
-        # oids and names of tables that the log has brought; the reader's thread adds to them
+        # oids and names of tables with changes in the log; the reader's thread adds to them
         self._seen: set[tuple[int, str]] = set()
         self._told: set[str] = set()
         # the inventory and the number of seen tables of the latest count, and the count
         self._counted: tuple[Inventory | None, int, int] = (None, 0, 0)
         self._looked = ""
-        # tables of which changes are lost, before they are in the inventory
+        # tables that have lost changes, before they are in the inventory
         self._gaps: set[int] = set()
 
     def seen(self, oid: int, name: str) -> None:
-        """Note a table that the log has brought. Any thread."""
+        """Record a table with changes in the log. Any thread."""
         self._seen.add((oid, name))
 
     @property
     def inventory(self) -> Inventory | None:
-        """The captured tables, with those that the log has brought since; None before the first start."""
+        """The captured tables, with those that have appeared in the log since; None before the first start."""
         return None if self._inventory is None else self._inventory.with_seen(self._seen.copy())
 
     @property
     def count(self) -> int | None:
-        """The number of these tables; None before the first start. Any thread."""
+        """The number of tables in `inventory`; None before the first start. Any thread."""
         found, seen = self._inventory, self._seen
         if found is None:
             return None
@@ -111,7 +110,7 @@ class CoverageWatch:
 
     @property
     def late(self) -> frozenset[str]:
-        """The names of the tables of whose rows the log lacks some, and that no snapshot has read since."""
+        """The names of the tables with rows or changes that the log lacks, and that no snapshot has read since."""
         found = self._inventory
         if found is None or not (found.partial or found.gaps):
             return frozenset()
@@ -119,7 +118,7 @@ class CoverageWatch:
         return frozenset(name for oid, name, _ in found.tables if oid in oids)
 
     def unread(self) -> list[tuple[tuple[str, str], str]]:
-        """Return the tables to read because the log lacks rows of them, as (schema, table), with the notification."""
+        """Return the tables to read because the log lacks rows of them, as ((schema, table), notification)."""
         found = self._inventory
         if found is None:
             return []
@@ -130,7 +129,7 @@ class CoverageWatch:
     def demand_name(self, oid: int, name: str) -> None:
         """Raise SchemaChanged if rows are typed and the table was captured under another name. Any thread.
 
-        `name` is the name of a change in the log, which the lists leave out.
+        `name` is the table's name in the log, which the lists leave out.
         """
         if not self._typed or self._inventory is None:
             return
@@ -143,14 +142,14 @@ class CoverageWatch:
                 )
 
     def note_read(self, names: Collection[str] | None) -> None:
-        """Note that a snapshot has read the tables `names`, or all tables."""
+        """Record that a snapshot has read the tables `names`, or all tables if None."""
         if self._inventory is not None:
             self._inventory = self._inventory.without_partial(names)
 
     # --- the start -----------------------------------------------------------------------------------------------
 
     def is_republished(self, connection: psycopg.Connection[Any], since: Inventory) -> bool:
-        """Return True if the publication by which the log was read is gone, or if the present one is another.
+        """Return True if the publication through which the log was read was dropped, recreated or replaced by another.
 
         Servers before 18 cannot read a slot by a publication that is younger than the log. Later servers leave out
         changes that were written while there was no publication.
@@ -158,7 +157,7 @@ class CoverageWatch:
         return bool(since.publication) and since.publication != inventory.publication_of(connection, self._config)
 
     def republished(self) -> PositionLost:
-        """Return the error for a publication other than the one by which the log was read."""
+        """Return the error for a publication other than the one through which the log was read."""
         slot = self._config["slot.name"]
         return PositionLost(
             f"The publication {self._name} is not the one that the log was read by: it is gone, was dropped and made "
@@ -179,7 +178,7 @@ class CoverageWatch:
     def _missed(
         self, connection: psycopg.Connection[Any], captured: Sequence[CapturedTable], since: Inventory
     ) -> list[tuple[str, set[int]]]:
-        """Return a sentence for each reason why changes have not arrived, with the tables, by oid.
+        """Return a sentence for each reason why changes have not arrived, with the oids of the tables.
 
         Raises PositionLost with `on.data.loss=stop`.
         """
@@ -189,7 +188,7 @@ class CoverageWatch:
         return found
 
     def _lose(self, text: str, oids: set[int]) -> None:
-        """Note tables of which the log lacks changes. Raises PositionLost with `on.data.loss=stop`."""
+        """Record tables that have lost changes. Raises PositionLost with `on.data.loss=stop`."""
         if self._on_loss == "stop":
             reason, _, remedy = text.partition("; remedy: ")
             raise PositionLost(
@@ -206,10 +205,11 @@ class CoverageWatch:
         since: Inventory,
         expected: Collection[str] = (),
     ) -> None:
-        """Warn of what the log does not carry of the captured tables, and of what it has not told since the checkpoint.
+        """Warn of everything that the log lacks of the captured tables, and of events since the checkpoint that it
+        lacks.
 
-        No warning says that a table of `expected` is captured late, or captured no more.
-        Raises PrerequisiteError if a copy cannot follow a table.
+        There is no warning that a table of `expected` is captured late, or is no longer captured. Raises
+        PrerequisiteError if a copy cannot follow a table.
         """
         self._expected = expected
         self._looked = self._look(connection)
@@ -222,10 +222,10 @@ class CoverageWatch:
     # --- later ---------------------------------------------------------------------------------------------------
 
     def look_again(self, connection: psycopg.Connection[Any]) -> None:
-        """Warn of what has changed in the catalog since the last look.
+        """Warn of changes in the catalog since the last call.
 
-        Raises PositionLost if the publication is another one, or ConnectionFailed if the snapshot mode allows to start
-        anew then; PrerequisiteError if a copy cannot follow a table any more.
+        If the publication was replaced, raises PositionLost, or ConnectionFailed if the snapshot mode allows a new
+        start. Raises PrerequisiteError if a copy cannot follow a table any more.
         """
         before, looked = self.inventory, self._look(connection)
         if before is None or looked == self._looked:
@@ -256,7 +256,7 @@ class CoverageWatch:
         return "" if row is None else str(row[0])
 
     def _keep(self, connection: psycopg.Connection[Any], catalog: Catalog, before: Inventory, now: Inventory) -> None:
-        """Keep the inventory `now`, and warn of differences from `before` that the log has not told."""
+        """Store the inventory `now`, and warn of differences from `before` that the log does not show."""
         every = catalog.tables()
         has_rows = functools.cache(lambda oid: _has_rows(connection, next(one for one in every if one[0] == oid)))
         for_all = publications.is_for_all_tables(connection, self._name)
@@ -293,7 +293,7 @@ class CoverageWatch:
             self._lose(
                 f"the log does not say what became of rows of {several}; remedy: tailrace verify --repair", changed
             )
-        # a table that a command has added may be written by a transaction that began before
+        # a table that a command has added may have uncommitted rows of a transaction that began before
         is_read = self._config["table.discovery"] == "on"
         added = {oid for oid, name, _ in now.tables if is_read or name in self._expected}
         added -= {oid for oid, _, _ in before.tables}
@@ -308,7 +308,8 @@ class CoverageWatch:
     def _lists(
         self, connection: psycopg.Connection[Any], captured: Sequence[CapturedTable], since: Inventory
     ) -> Iterator[tuple[str, set[int]]]:
-        """Yield a sentence for each table that the publication does not have whole, though a start would list it."""
+        """Yield a sentence for each table that the publication has only in part, although a start would list it
+        whole."""
         if self._config["publication.autocreate.mode"] != "filtered":
             return
         known = {oid for oid, _, _ in since.tables}
@@ -323,7 +324,7 @@ class CoverageWatch:
                 yield text, {one.oid}
 
     def _altered(self, connection: psycopg.Connection[Any], since: Inventory) -> Iterator[tuple[str, set[int]]]:
-        """Yield a sentence if the publication was altered, or lists tables anew, even if it is now as before."""
+        """Yield a sentence if the publication was altered, or lists tables anew, even if it is the same as before."""
         if not since.altered:
             return
         remedy = "remedy: read these tables by a snapshot (signal execute-snapshot), or tailrace verify --repair"

@@ -41,7 +41,7 @@ OLDEST = 130_000
 def check(config: Config) -> list[Finding]:
     """Return all findings in the order of the checks, and then advice.
 
-    Raises ConnectionFailed or PrerequisiteError when no connection can be made.
+    Raises ConnectionFailed or PrerequisiteError if no connection can be made.
     """
     return explained(_check)(config)
 
@@ -318,7 +318,7 @@ class _Inspection:
             yield from coverage.findings(covered, copies=keeps_copies(self.config))
 
     def values(self, captured: Sequence[CapturedTable]) -> list[Finding]:
-        """Return the findings about columns whose values are left out, or that a copy does not show as they are."""
+        """Return the findings about columns whose values events leave out, or that a copy cannot show unchanged."""
         settings = EventSettings.from_options(self.config)
         tables = Catalog(self.connection, self.database).schemas([oid for oid, _, _ in captured])
         return value_findings(settings, FORM, tables.values())

@@ -66,7 +66,7 @@ def prepare_publication(connection: psycopg.Connection[Any], config: Config, cap
 
 
 def add_table(connection: psycopg.Connection[Any], config: Config, table: TableId) -> str:
-    """Let the publication list a further table; return why that fails, "" if it does not."""
+    """Add a table to the publication; return the reason if that fails, else ""."""
     import psycopg
 
     name = config["publication.name"]
@@ -85,7 +85,7 @@ def add_table(connection: psycopg.Connection[Any], config: Config, table: TableI
 
 
 def warn_of_settings(connection: psycopg.Connection[Any], config: Config) -> None:
-    """Warn if the publication is not as the options demand."""
+    """Warn if the publication does not fit the options."""
     row = connection.execute(_SETTINGS, (config["publication.name"],)).fetchone()
     if row is not None:
         _warn(config, row)
@@ -127,7 +127,7 @@ def is_for_all_tables(connection: psycopg.Connection[Any], publication: str) -> 
 
 
 def _lists(connection: psycopg.Connection[Any], publication: str, captured: Sequence[CapturedTable]) -> bool:
-    """Return True if the publication lists exactly the tables `captured`, each whole: then it need not be altered."""
+    """Return True if the publication lists exactly the tables `captured`, without row filters and column lists."""
     rows = connection.execute(
         "select r.prrelid::int8, to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs' "
         "from pg_catalog.pg_publication_rel r join pg_catalog.pg_publication p on p.oid = r.prpubid "
@@ -152,16 +152,16 @@ _PUBLISH = {"c": "insert", "u": "update", "d": "delete", "t": "truncate"}
 def _narrows(config: Config) -> bool:
     """Return True if a new publication publishes fewer than all operations.
 
-    As in Debezium, it does so only if the configuration names the skipped operations; neither their default nor
-    Debezium 1.7 narrows the publication. It shows in events: a transaction of which nothing is published has no BEGIN
-    and END, and no `sequence` has it.
+    As in Debezium, this is so only if the configuration sets skipped.operations; neither its default nor Debezium 1.7
+    restricts the publication. Events show it: a transaction of which nothing is published has neither BEGIN nor END,
+    and is missing in `sequence`.
     """
     named = config["event.format"] != "1.7" and config.is_set("skipped.operations")
     return named and _published(config) != set(_PUBLISH)
 
 
 def _published(config: Mapping[str, Any]) -> set[str]:
-    """Return the operations that the publication must have: those that give events, and inserts for signals."""
+    """Return the operations that the publication must publish: those that give events, and inserts for signals."""
     signals = {"c"} if config["signal.data.collection"] else set()
     return {letter for letter in _PUBLISH if letter not in config["skipped.operations"]} | signals
 
@@ -188,7 +188,7 @@ def set_replica_identities(
 ) -> list[str]:
     """Set replica identities by `replica.identity.autoset.values`, `expression:FULL|DEFAULT|NOTHING|INDEX name`.
 
-    An index name counts as it is written, in double quotes if it has blanks. Log and return a warning for an identity
+    Index names are case-sensitive; those with blanks stand in double quotes. Logs and returns a warning for an identity
     that the role may not set, and for an expression that matches no table. Raises ConfigError for a value of another
     form, and for a table that matches contradicting values; PrerequisiteError for an index that cannot be used.
     """

@@ -72,8 +72,8 @@ def clear_lost_position(
 ) -> str:
     """Drop the slot if the server has invalidated it, so that it can be created anew.
 
-    Return why the slot does not lead on from `position`, as the beginning of a sentence; empty if it does. The log of
-    `server` was delivered up to `reached_lsn`, which after a snapshot is ahead of the position.
+    Return why the log cannot be read from `position`, as the beginning of a sentence; "" if it can. The log of `server`
+    was delivered up to `reached_lsn`, which after a snapshot is ahead of the position.
     """
     name = config["slot.name"]
     stands = find_slot(connection, config)
@@ -160,8 +160,8 @@ def create_slot(
 ) -> NewSlot:
     """Create the slot through a replication connection, and export its snapshot.
 
-    With `failover` standbys keep the slot; a `temporary` slot ends with the connection. Raises PrerequisiteError when
-    the server refuses (wal_level, free slots, rights) or is too old for `failover`.
+    With `failover` standbys keep the slot; a `temporary` slot ends with the connection. Raises PrerequisiteError if the
+    server refuses (wal_level, free slots, rights) or is too old for `failover`.
     """
     import psycopg
 
@@ -190,7 +190,7 @@ def create_slot(
 
 
 def warn_of_failover(connection: psycopg.Connection[Any], slot: str) -> str:
-    """Log and return a warning if the slot exists without the wanted slot.failover; else return ""."""
+    """Log and return a warning if the slot exists and was created without slot.failover; else return ""."""
     row = connection.execute(
         "select to_jsonb(s) ->> 'failover' from pg_replication_slots s where slot_name = %s", (slot,)
     ).fetchone()

@@ -44,21 +44,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tailrace")
 
-# Seconds for which a snapshot waits for transactions that wait for a standby, and between two looks.
+# Seconds for which a snapshot waits for transactions that wait for a standby, and the pause between two attempts.
 UNSEEN_SECONDS, UNSEEN_PAUSE = 60.0, 0.1
 # The most attempts to take a snapshot whose tables are not altered before they can be locked.
 _ATTEMPTS = 5
 # The most tasks that look for rows that have moved, and the number of chunk numbers (see `as_reads`).
 _MOST_MOVED, _CHUNK_NUMBERS = 64, 1 << 22
-# A blocking snapshot reads the tables that its signal names, whatever this option says.
+# A blocking snapshot reads the tables that its signal names, and ignores this option.
 _ALL: dict[str, Any] = {"snapshot.include.collection.list": []}
 
 
 class TableSnapshots:
     """The snapshots of one query, at most one at a time.
 
-    `outside` opens sessions; `control` returns the planner's ordinary connection; `admit` checks a schema and gives it
-    its events' key. All methods raise TailraceError.
+    `outside` opens sessions; `control` returns the planner's ordinary connection; `admit` checks a schema and returns
+    it with the key of its events. All methods raise TailraceError.
     """
 
     def __init__(
@@ -96,7 +96,8 @@ class TableSnapshots:
         self._resumed_at: int | None = None
 
     def choose(self, statements: Mapping[str, str | None] | None) -> None:
-        """Read only these tables, by `schema.table`, each by its statement if it has one; None: as the options say."""
+        """Read only these tables, by `schema.table`, each by its statement if it has one; None: the tables of the
+        options."""
         self._chosen = statements
 
     def covered(self) -> frozenset[str] | None:
@@ -129,8 +130,8 @@ class TableSnapshots:
         """Take a snapshot, or take over the `exported` one, and plan the selected tables.
 
         Return the plan, for `parallelism` tasks a batch, and True if the snapshot is the exported one. If a table was
-        altered since the export, that snapshot is useless, and a new one is taken. Tables whose SQL a signal has
-        brought and whose SQL fails are logged, left out, and listed in `failing`.
+        altered since the export, that snapshot is useless, and a new one is taken. A table whose SQL, given by a
+        signal, fails is logged, left out, and listed in `failing`.
         """
         taken_over = self._open(exported)
         names = self._selected(self._tables)
@@ -152,7 +153,7 @@ class TableSnapshots:
         return plan, taken_over
 
     def _demand_rights(self, tables: Sequence[CapturedTable]) -> None:
-        """Raise PrerequisiteError for a table of which the role may not read a column that its rows show."""
+        """Raise PrerequisiteError if the role may not read a column that events of one of the tables show."""
         connection = self.session.connection
         parts = in_part(connection, [oid for oid, _, _ in tables])
         for oid, table, _ in tables:
@@ -162,14 +163,14 @@ class TableSnapshots:
                     raise refusal(shown, columns)
 
     def _is_asked(self, name: str) -> bool:
-        """Return True if a signal has brought the table's statement."""
+        """Return True if the table's statement comes from a signal."""
         return self._chosen is not None and self._chosen.get(name) is not None
 
     def _fault(self, name: str) -> str:
-        """Return why the statement of a signal for a table fails, as the rest of a sentence; empty if it does not fail.
+        """Return why the statement of a signal for a table fails, as the rest of a sentence; "" if it does not fail.
 
-        The statement is computed for all rows, because a failure in a task would end the query, and would come again in
-        the same batch at each start. Raises ConfigError for a failing statement of the options.
+        The statement is computed for all rows: a failure in a task would end the query, and would recur at each start.
+        Raises ConfigError for a failing statement of the options.
         """
         fault = self.session.statement_fault(self._table(name), self._statements[name])
         if not self._is_asked(name):
@@ -218,9 +219,9 @@ class TableSnapshots:
         """Return a session with the `exported` snapshot, or with a new one.
 
         A new snapshot must show all transactions that the log has before the slot's position, even those whose commit
-        waits for a standby: otherwise they would be in no row and in no change. All that it shows must be flushed: a
-        crash would lose unflushed transactions, and give their ids to others. Raises ConnectionFailed if that takes
-        too long.
+        waits for a standby: otherwise neither a row nor a change would show them. All transactions that it shows must
+        be flushed: a crash would lose unflushed ones, and reuse their ids. Raises ConnectionFailed if that takes too
+        long.
         """
         unseen = np.array([] if exported else waiting(self._control()), np.int64)
         waited = 0.0
@@ -228,7 +229,7 @@ class TableSnapshots:
             session = SnapshotSession(self._connect(self._config), exported, self._control())
             if exported is not None:
                 return session
-            # all that the snapshot shows committed before its LSN, and the session has written a commit behind that
+            # everything that the snapshot shows committed before its LSN, and the session has written a later commit
             shown = TargetLsn(session.origin.lsn)
             if session.visible.shows(unseen).all() and flushed_present(self._control(), self._runtime, shown):
                 return session
@@ -245,9 +246,9 @@ class TableSnapshots:
     def tasks(self, progress: SnapshotProgress, first: int, most: int) -> list[Task]:
         """Return the tasks of the chunks `[first, done)` of `progress`, about `most` at most.
 
-        One task reads small chunks one after another. After a restart, and when a table has been altered, the remaining
-        chunks are read under a new snapshot, and the log makes them converge. The first of them comes with rows of its
-        table that may have moved since. A table that was dropped meanwhile has no more rows. A table that was
+        One task reads several small chunks in turn. After a restart, and after a table was altered, the remaining
+        chunks are read under a new snapshot, and the log makes the rows converge. Rows of the first chunk's table that
+        may have moved to earlier pages are read with it. A table dropped meanwhile gives no more rows. A table that was
         rewritten, with its rows in other places, is read again from its beginning.
         """
         if self._session is None or self.session.forms(list(self._forms)) != self._forms:
@@ -273,8 +274,8 @@ class TableSnapshots:
         """Return tasks for rows that may have moved to pages of the chunks before `first`, which are not read again.
 
         Before the new snapshot, an update can move a row from an unread page to a page that was read. Its event in the
-        log lacks TOAST values that did not change, and options may leave the event out. So all rows there that were
-        written since the snapshot began are read, also those that the log repeats.
+        log lacks unchanged TOAST values, and options may leave the event out. Therefore all rows of these pages that
+        were written since the snapshot began are read, also those that the log repeats.
         """
         (chunk,) = progress.plan.chunks(first, first + 1)
         pages = chunk.first_page
@@ -323,7 +324,7 @@ class TableSnapshots:
         )
 
     def planned(self) -> list[TableSchema]:
-        """Return the tables of the running snapshot, also those without rows, as their reads show them."""
+        """Return the tables of the running snapshot, also those without rows, with the columns that are read."""
         return [self._table(name) for name in self._planned]
 
     @property
@@ -345,7 +346,7 @@ class TableSnapshots:
     def history(self, tables: frozenset[str] | None) -> StoredHistory:
         """Return the facts that the log does not carry about the captured tables, or about `tables`, at the snapshot.
 
-        They hold for every change that the log has after the snapshot, up to the next alteration, which the log
+        They are valid for every change in the log after the snapshot, up to the next alteration, which the log
         announces.
         """
         assert self._catalog is not None
@@ -366,7 +367,7 @@ class TableSnapshots:
             connection.close()
 
     def _table(self, name: str) -> TableSchema:
-        """Return the table as its reads show it: with its events' key, and without columns that no event needs."""
+        """Return the table as it is read: with the key of its events, and without columns that no event needs."""
         return self._settings.shaping.read(self._carried.schema(self._admit(self.schemas[name])))
 
     def _statement(self, name: str, chunk: Chunk, relkind: str, since: int | None) -> str:
@@ -398,7 +399,7 @@ def _history(catalog: Catalog, tables: Sequence[TableSchema]) -> StoredHistory:
 
 
 def _gathered(tasks: Sequence[SnapshotTask], most: int) -> list[Task]:
-    """Group successive tasks, as long as a group has at most a `most`-th of the work."""
+    """Group successive tasks into about `most` groups of equal work."""
     share = sum(task.chunk.work for task in tasks) / most
     groups: list[list[SnapshotTask]] = []
     work = 0

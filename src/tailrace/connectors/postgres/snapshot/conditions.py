@@ -1,8 +1,8 @@
 """Failures of a signal's SQL. Planner and worker.
 
 The planner first runs the SQL over the rows to read, under the same snapshot. A table whose condition fails there is
-left out, and the offset records that. If it fails later in a task (a time-out, a function with another result), the
-failure is logged, and the task gives no more rows: a task that raises would raise again at each start.
+left out, and the offset records that. If the condition fails later in a task (a time-out, a function with another
+result), the failure is logged, and the task yields no more rows: a task that raises would raise again at each start.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def counted(query: str) -> str:
 
 
 def rows(connection: ArrowConnection, query: str, table: TableId) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a query that holds a signal's SQL, in a transaction; up to its failure, if it fails.
+    """Yield the rows of a query with a signal's SQL, in a transaction; if it fails, only the rows before the failure.
 
     Raises ConnectionFailed for failures that are not the query's own. Worker.
     """
@@ -81,7 +81,7 @@ def rows(connection: ArrowConnection, query: str, table: TableId) -> Iterator[pa
 
 
 def _again(connection: ArrowConnection, query: str) -> str:
-    """Return the SQLSTATE with which `query` fails again, empty if it succeeds. Raises if the session has ended."""
+    """Run `query` again and return the SQLSTATE of its failure, "" if it succeeds. Raises if the session has ended."""
     import adbc_driver_manager
 
     connection.execute("rollback to savepoint tailrace_rows")

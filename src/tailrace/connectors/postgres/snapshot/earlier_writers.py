@@ -1,8 +1,8 @@
 """EarlierWriters: transactions that wrote to a table before the log carried its changes. Planner.
 
-The log brings the changes of a table from the moment at which the publication has it, also within a transaction. A
-transaction that runs at that moment may have written rows before it, which no log brings, and which no snapshot shows
-until the transaction ends. So a table that is captured late is read only after all such transactions.
+The log has the changes of a table from the moment at which the publication has the table, also within a transaction. A
+transaction that is running then may have written rows before that moment. The log lacks these rows, and no snapshot
+shows them until the transaction ends. A table that is captured late is therefore read only after all such transactions.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ order by 1
 
 
 class EarlierWriters:
-    """The transactions for which tables wait before they are begun."""
+    """Tracks the transactions that must end before a table captured late can be read."""
 
     def __init__(self) -> None:
-        # by table: the id that transactions get after it was first seen
+        # by table: the next transaction id when the table was first seen
         self._since: dict[str, str] = {}
         self._free: set[str] = set()
         self._told: set[str] = set()
 
     def keep(self, late: Several[str]) -> None:
-        """Forget all tables but those of `late`, the tables that are captured late and unread."""
+        """Forget all tables except `late`, the tables that were captured late and have not been read."""
         self._since = {name: since for name, since in self._since.items() if name in late}
         self._free &= set(late)
         self._told &= set(late)
 
     def has(self, connection: psycopg.Connection[Any], table: Collection) -> bool:
-        """Return True if a transaction may have written to `table` before the log brought its changes, and still runs.
+        """Return True if a running transaction may have written to `table` before the log carried its changes.
 
-        The log brings them by now. A later snapshot shows all that other transactions have written.
+        When this is called, the log carries them. A later snapshot shows the rows of all other transactions.
         """
         name = str(table)
         if name in self._free:

@@ -3,7 +3,7 @@
 The planner finds chunks under an exported snapshot, and tasks read them under the same snapshot. No session that waits
 for a task holds a lock on the table, so a DDL statement in between cannot cause a deadlock. A task locks the table
 first, and then checks that the table is still the one that the snapshot shows. If it is not, the task reads nothing;
-the planner finds the same, and has the chunk read again.
+the planner notices the same, and has the chunk read again.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where a.attrelid = %s and a.attnum > 0 and not a.attisdropped
 """
 
-# The catalog rows that a DDL statement on the table, or on one of its partitions, leaves changed; also if another
-# statement has undone it since, as for a table that was renamed twice.
+# The catalog rows that any DDL statement on the table, or on one of its partitions, changes; they stay changed if
+# another statement undoes the first, as for a table that was renamed twice.
 _FINGERPRINT = """
 with recursive tree(oid) as (
   select %s::oid union select i.inhrelid from pg_catalog.pg_inherits i join tree on i.inhparent = tree.oid
@@ -76,8 +76,8 @@ select md5(string_agg(line, ';' order by line)) from (
 ) found
 """
 
-# The files of the table and its partitions. The condition `still` compares them by functions that read the server's
-# caches, and so give the present files whatever the transaction's snapshot shows.
+# The files of the table and its partitions. The condition `still` compares them with functions that read the server's
+# caches, and therefore return the present files, not those of the transaction's snapshot.
 _FILES = """
 with recursive tree(oid) as (
   select %s::oid union select i.inhrelid from pg_catalog.pg_inherits i join tree on i.inhparent = tree.oid
@@ -89,10 +89,10 @@ order by c.oid
 
 @dataclass(frozen=True, slots=True)
 class KeyChunk:
-    """Rows with keys behind `after`, up to and including `upto`; with `nulls` also rows whose key has a null.
+    """Rows with keys after `after`, up to and including `upto`; with `nulls` also rows whose key has a null.
 
-    `after` None: from the first row; `upto` None: only rows whose key has a null. `rows` is their number, without rows
-    whose key has a null.
+    If `after` is None, the chunk starts at the first row. If `upto` is None, it has only rows whose key has a null.
+    `rows` is the number of its rows without nulls in the key.
     """
 
     number: int
@@ -105,7 +105,7 @@ class KeyChunk:
 class ChangedTable(Exception):
     """A table is being altered, or was altered since the snapshot, which may show it empty.
 
-    Also raised for a table that the server cannot read just now.
+    Also raised for a table that the server temporarily cannot read.
     """
 
 
@@ -115,7 +115,7 @@ class KeyedTable:
 
     `outputs` has each column's output function. For each key column `types` has the type to which its text is cast
     back, and `operators` the schema of the operators that compare it. `nullable` is True if a key column may be null.
-    `still` is the SQL condition that the table is still the one that the snapshot shows. `fingerprint` changes with
+    `still` is an SQL condition that is true while the table is unaltered since the snapshot. `fingerprint` changes with
     every DDL statement on the table. The rows to read meet the condition `rows` of a publication, and the condition
     `filter` of a signal.
     """
@@ -144,8 +144,10 @@ class KeyedTable:
         collection: Collection,
         rows: str | None = None,
     ) -> KeyedTable:
-        """Return the table as the transaction of `connection` sees it; `identity` is its own key. Raises
-        UnusableTable."""
+        """Return the table as the transaction of `connection` sees it. Raises UnusableTable.
+
+        `identity` is the table's own key.
+        """
         columns = {found[0]: found[1:] for found in connection.execute(_COLUMNS, (table.oid,)).fetchall()}
         key = (collection.surrogate,) if collection.surrogate else identity or table.key
         if not key:
@@ -176,15 +178,15 @@ class KeyedTable:
         )
 
     def is_still(self, connection: psycopg.Connection[Any]) -> bool:
-        """Return True if the table is still the one that the transaction's snapshot shows.
+        """Return True if the table is unaltered since the transaction's snapshot.
 
-        It stays so while the transaction has a lock on it. Older snapshots show a rewritten table empty.
+        It stays unaltered while the transaction has a lock on it. Older snapshots show a rewritten table empty.
         """
         row = connection.execute(f"select coalesce({self.still}, false)".encode()).fetchone()
         return row is not None and bool(row[0])
 
     def has_gone(self, connection: psycopg.Connection[Any], sqlstate: str | None) -> bool:
-        """Return True if a query failed because the table is no longer the one that the snapshot shows."""
+        """Return True if a query failed because the table was altered or dropped since the snapshot."""
         import psycopg
 
         if sqlstate not in GONE:
@@ -206,16 +208,16 @@ class KeyedTable:
         return ", ".join(f"{qualified(self.table.id)}.{quoted(name)}{direction}" for name in self.key)
 
     def _texts(self, names: Sequence[str]) -> str:
-        """Return a select list of the texts of the key, whose columns are called `names` in the query."""
+        """Return a select list of the key's values as text. `names` are the key's columns in the query."""
         return ", ".join(
             f"pg_catalog.textin({self.outputs[column]}({name}))" for column, name in zip(self.key, names, strict=True)
         )
 
     def _bound(self, operator: str, key: Key) -> str:
-        """Return the condition that a row's key is `operator` than `key`, by operators qualified with their schema.
+        """Return the condition that compares a row's key with `key` by `operator`, qualified with its schema.
 
-        A row comparison takes operators of one schema. If the columns' operators are of several schemas, the columns
-        are compared one after another, and an index helps with the first column only.
+        A row comparison needs operators of one schema. If the columns' operators belong to several schemas, the columns
+        are compared in turn, and an index helps only with the first column.
         """
         names = [f"{qualified(self.table.id)}.{quoted(name)}" for name in self.key]
         values = [f"{literal(text)}::{kind}" for text, kind in zip(key, self.types, strict=True)]
@@ -245,15 +247,15 @@ class KeyedTable:
         return [f"{quoted(name)} is not null" for name in self.key] if self.nullable else []
 
     def _run(self, connection: psycopg.Connection[Any], query: str) -> psycopg.Cursor[Any]:
-        """Run a query that may hold the signal's condition; with a condition, under the user's own search_path.
+        """Run a query that may contain the signal's condition; with a condition, under the user's own search_path.
 
-        For binary results psycopg uses the protocol that refuses a second statement in the same text.
+        Results are binary, because psycopg then uses the protocol that refuses a second statement in the same text.
         """
         with nullcontext() if self.filter is None else own_path(connection):
             return connection.execute(query.encode(), binary=True)
 
     def maximum(self, connection: psycopg.Connection[Any]) -> tuple[Key | None, bool]:
-        """Return the largest key, None if no row has a whole key, and True if there are rows whose key has a null."""
+        """Return the largest key, None if every key has a null; and True if there are rows whose key has a null."""
         texts = self._texts([quoted(name) for name in self.key])
         row = self._run(
             connection,
@@ -280,8 +282,8 @@ class KeyedTable:
     ) -> list[KeyChunk]:
         """Return the next chunks after `cursor.last`, of `sizes` rows each; fewer at the end of the table.
 
-        The rows of one key stay together, whatever the size. With `nulls` the first chunk also has the rows whose key
-        has a null.
+        All rows with the same key are in one chunk, even beyond its size. With `nulls` the first chunk also has the
+        rows whose key has a null.
         """
         found: list[KeyChunk] = []
         after = cursor.last
@@ -364,8 +366,8 @@ def read_rows(
 ) -> Iterator[ChangeBatch]:
     """Yield the rows of `chunk` under the exported `snapshot`, without those that are `superseded`. Worker.
 
-    Yields nothing if the table was altered since the snapshot, and no more rows once a signal's condition fails. Raises
-    the driver's error for every other failure, also if the snapshot is gone. `connection` is closed at the end.
+    Yields nothing if the table was altered since the snapshot, and stops when a signal's condition fails. Raises the
+    driver's error for every other failure, also if the snapshot is gone. `connection` is closed at the end.
     """
     try:
         if not _hold(connection, table.source, snapshot):

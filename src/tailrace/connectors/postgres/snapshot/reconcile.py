@@ -1,6 +1,6 @@
-"""Rows of a window that changes in the log supersede: the log's event is delivered, the row is left out.
+"""Reconciliation of a window's rows with the log: a row that a change supersedes is left out.
 
-The planner gathers the changed keys or rows of a batch, and a task drops them from the rows that it reads.
+The planner collects the changed keys or rows of a batch, and a task drops them from the rows that it reads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SupersededRows:
 
     `keys` are the keys with changes, in the form of `key_texts`. A table without a key has `rows` instead: the values
     of `columns` in the rows that were changed or deleted after the snapshot, each with the number of equal rows. With
-    `everything` all rows are superseded: the table was truncated, and the log has shown all rows that came after.
+    `everything` all rows are superseded: the table was truncated, and the log has all later rows.
     """
 
     keys: pa.Array | None = None
@@ -41,7 +41,7 @@ class SupersededRows:
             texts = key_texts(table, identity, columns)
             found = pc.is_in(texts, value_set=self.keys)
             if not pc.any(found).as_py():
-                # true for most chunks; copying the rows would take a tenth of the time of reading them
+                # most chunks end here; copying the rows would take a tenth of the time of reading them
                 return columns
             keep = pc.invert(found)
             return [column.filter(keep) for column in columns]
@@ -61,7 +61,7 @@ NOTHING = SupersededRows()
 
 
 class NotComparable(Exception):
-    """Changes cannot be compared with rows: the table's columns have changed, or the log does not carry a key."""
+    """Changes cannot be compared with rows: the table's columns have changed, or a change lacks its key."""
 
 
 def superseded(
@@ -127,7 +127,7 @@ def _carried(batch: ChangeBatch, image: Image, identity: tuple[str, ...]) -> Fla
 
 
 def key_texts(table: TableSchema, identity: tuple[str, ...], columns: Sequence[pa.Array]) -> pa.Array:
-    """Return the rows' keys as one binary value each; null if a part is null."""
+    """Return the key of each row as one binary value; null if a part of the key is null."""
     parts = [columns[table.index(name)].cast(pa.binary()) for name in identity]
     # PostgreSQL's texts never hold a zero byte
     return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, pa.scalar(b"\0", pa.binary()))

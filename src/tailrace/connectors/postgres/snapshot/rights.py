@@ -40,7 +40,7 @@ def lacking(connection: psycopg.Connection[Any], table: TableSchema) -> list[str
 
 
 def refusal(table: TableSchema, columns: Sequence[str]) -> PrerequisiteError:
-    """Return the error of a table of which the role may not read `columns`."""
+    """Return the error for a table whose `columns` the role may not read."""
     listed = ", ".join(columns)
     return PrerequisiteError(
         f"The user may not read {table.id}: it has no right to {listed}.",

@@ -1,4 +1,4 @@
-"""Present rows, read by their keys, for values that the log does not carry. Worker."""
+"""Look-up of current rows by their keys, for values that the log does not carry. Worker."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Now(NamedTuple):
 class PresentRows:
     """Implements `tailrace.events.reselection.RereadRows` by one query of the present table for many rows.
 
-    `address` holds the password, and prints as its name alone.
+    `address` holds the password; its repr is only the class name.
     """
 
     address: Address
@@ -111,7 +111,7 @@ def _query(
     )
     relkind = next(iter(found.values())).relkind
     source = f"{only(relkind)}{qualified(table.id)} t"
-    # a key that the user declared may be that of several rows: any of the rows will do
+    # several rows may have the same key if the user declared the key: any of these rows is returned
     once = "" if unique else "distinct on (w.place) "
     wanted = f"unnest({arrays}) with ordinality as w({named}, place)"
     return f"select {once}w.place, {texts} from {wanted} join {source} on {joined}"
@@ -128,7 +128,7 @@ def _texts(column: pa.Array) -> pa.Array:
 
 
 def _failure(table: TableSchema, error: Error) -> Exception:
-    """Return the error for one of the driver's: UnreadableRows for a refused query, else ConnectionFailed."""
+    """Return the error for the driver's `error`: UnreadableRows for a refused query, else ConnectionFailed."""
     if (hidden := hidden_rows(error)) is not None:
         return hidden
     state = getattr(error, "sqlstate", None)

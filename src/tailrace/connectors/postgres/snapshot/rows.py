@@ -33,9 +33,9 @@ def read_chunk(
 ) -> Iterator[ChangeBatch]:
     """Yield the rows of `chunk` under the exported `snapshot`, as batches of `r` changes. Worker.
 
-    `form` is the table's form when the chunk was planned (see `SnapshotSession.forms`). A table altered since raises
-    ConnectionFailed, because a new session can read it. With `overridden` the statement holds one of the user's, with
-    `asked` one of a signal: if that fails, the rest of its rows is left out. `connection` is closed at the end.
+    `form` is the table's form when the chunk was planned (see `SnapshotSession.forms`). Raises ConnectionFailed if the
+    table was altered since, because a new session can read it. With `overridden` the statement contains SQL of the
+    user, with `asked` SQL of a signal, whose failure ends the rows. `connection` is closed at the end.
     """
     try:
         # The lock keeps the table from being altered from here on.
@@ -67,7 +67,7 @@ def _hold(connection: ArrowConnection, source: str, snapshot: str) -> None:
 
     begun, take_over = "begin isolation level repeatable read read only", f"set transaction snapshot '{snapshot}'"
     try:
-        # the lock comes first: it may have to wait, and the snapshot is taken over after that
+        # lock first, since that may wait; then take over the snapshot
         connection.begin(f"{begun}; lock table {source} in access share mode; {take_over}")
     except adbc_driver_manager.Error as error:
         if not is_forbidden(error):

@@ -1,8 +1,8 @@
 """The session that exports a snapshot and plans its chunks, and the chunks' queries. Planner.
 
 A chunk is a range of heap pages (`ctid`). PostgreSQL 14 and later read it without touching other pages; on older
-servers each table is one chunk. Values are read as the text of their output functions. The log carries the same text,
-so both feed the same converters.
+servers each table is one chunk. Values are read as the text of their output functions. The log has the same text, so
+both use the same converters.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tailrace.snapshot.plan import Chunk, PlannedTable, SnapshotPlan
 if TYPE_CHECKING:
     import psycopg
 
-# 16 MB of heap: a few hundred thousand narrow rows at most. Chunks are smaller, down to 1 MB, if that makes BATCHES
-# batches: a crash costs one batch.
+# 16 MB of heap: a few hundred thousand narrow rows at most. Chunks are smaller, down to 1 MB, if otherwise there were
+# fewer than BATCHES batches: a crash costs one batch.
 CHUNK_PAGES, LEAST_CHUNK_PAGES = 2048, 128
 BATCHES = 12
 
@@ -37,9 +37,9 @@ _AT_ONCE = 200
 class SnapshotOrigin:
     """The source of every row of a snapshot: one LSN, transaction id and time (µs since 1970).
 
-    `previous_end` is the end LSN of the last commit before it; -1: none has been seen; for a blocking snapshot, where
-    the log was read before, the snapshot's own position. `xmin`, of 64 bits, is the oldest transaction that the first
-    session of the snapshot may not show; 0 in offsets of earlier versions, which did not keep it.
+    `previous_end` is the end LSN of the last commit before it, -1 if none has been seen; for a blocking snapshot, which
+    follows the log, it is the snapshot's own position. `xmin`, of 64 bits, is the oldest transaction that the
+    snapshot's first session may not show; 0 in offsets of earlier versions.
     """
 
     lsn: int
@@ -62,7 +62,7 @@ class SnapshotProgress:
         return self.done >= len(self.plan)
 
 
-# The form of each table and of the tables read with it: heap, and columns by number and name.
+# The form of each table and of its partitions: heap file, and columns by number and name.
 _PARTS = """
 with recursive part(root, oid) as (
   select o, o from unnest(%s::oid[]) o
@@ -71,7 +71,8 @@ with recursive part(root, oid) as (
   join pg_catalog.pg_inherits i on i.inhparent = part.oid
 )
 """
-# Both queries run under the snapshot: it applies to the tables that they read; functions look at the present catalog.
+# Both queries run under the snapshot. It applies to the tables that they read, while functions show the present
+# catalog.
 _SHOWN_FORM = f"""{_PARTS}
 select part.root::int8, string_agg(concat_ws(' ', c.oid, nullif(c.relfilenode, 0), (
     select string_agg(concat_ws(' ', a.attnum, n.nspname, c.relname, a.attname), ',' order by a.attnum)
@@ -116,9 +117,9 @@ class SnapshotSession:
         assert row is not None
         self.name: str = row[0]
         self.visible = VisibleTransactions.parse(row[1], row[2])
-        # A transaction id that no change of the log has. It is assigned to a short transaction, because in this long
-        # one it would hold up the creation of other slots. That transaction's end also puts a record between the
-        # snapshot's LSN and that of the next change.
+        # A transaction id that no change in the log has. A separate short transaction gets it, because this long
+        # transaction with an id would delay the creation of other slots. The end of the short transaction also puts a
+        # record between the snapshot's LSN and the LSN of the next change.
         found = other.execute("select case when pg_is_in_recovery() then null else txid_current() end").fetchone()
         assert found is not None
         xid = (found[0] or self.visible.xmax) & 0xFFFFFFFF
@@ -132,8 +133,8 @@ class SnapshotSession:
         """Keep `tables` from being altered until `release`; return the names of tables altered since the snapshot.
 
         A table's form is not part of a snapshot: a table altered after the snapshot is read in its new version, and a
-        rewritten table appears empty. So each table is locked (`access share`, as every query does), and then its form
-        in the snapshot is compared with its present form. A table that is gone counts as altered.
+        rewritten table appears empty. Each table is therefore locked (`access share`, as by every query), and then its
+        form in the snapshot is compared with its present form. A dropped table counts as altered.
         """
         import psycopg
 
@@ -171,20 +172,20 @@ class SnapshotSession:
     def release(self) -> None:
         """Release the locks of `hold`; the snapshot stays.
 
-        If they were kept, a statement that alters a table would wait for this session, and tasks for that statement.
+        Otherwise a statement that alters a table would wait for this session, and tasks would wait for that statement.
         """
         self._connection.execute("rollback to savepoint held")
 
     @contextmanager
     def _passing(self) -> Iterator[None]:
-        """Release at the end the locks that are taken inside, if nothing fails."""
+        """Release the locks that are taken inside the block, at its end, if nothing fails."""
         self._connection.execute("savepoint passing")
         yield
         self._connection.execute("rollback to savepoint passing")
         self._connection.execute("release savepoint passing")
 
     def forms(self, oids: Sequence[int]) -> dict[int, str]:
-        """Return the present form of each table, as text to compare; {} if before PostgreSQL 14 a column is gone."""
+        """Return the present form of each table as text; {} if a column was dropped and the server is older than 14."""
         import psycopg
 
         self._connection.execute("savepoint forms")
@@ -198,7 +199,8 @@ class SnapshotSession:
         return found
 
     def storage(self, oids: Sequence[int]) -> dict[int, int]:
-        """Return the heap's number for each table: it changes when a table is rewritten; 0 for a partitioned table."""
+        """Return the number of each table's heap file, which changes when the table is rewritten; 0 for a partitioned
+        table."""
         return dict(
             self._connection.execute(
                 "select oid::int8, relfilenode::int8 from pg_catalog.pg_class where oid = any(%s::oid[])", (list(oids),)
@@ -224,7 +226,7 @@ class SnapshotSession:
             return int(self._row(f"select pg_catalog.count(*) from {source}")[0])
 
     def statement_fault(self, table: TableSchema, statement: str) -> str:
-        """Return why `statement` cannot replace the rows of `table`, as the rest of a sentence; empty if it can.
+        """Return why `statement` cannot replace the rows of `table`, as the rest of a sentence; "" if it can.
 
         Raises the driver's error for failures that are not the statement's own.
         """
@@ -275,7 +277,8 @@ class SnapshotSession:
         """Return the plan for `tables`, `(oid, name, relkind)` in order; tables without a visible row are left out.
 
         `counts` has the row counts of tables that were counted, by `schema.table`. A table with a statement of its own
-        in `statements` is one chunk. Chunks are so large that there are BATCHES batches of `parallelism` chunks.
+        in `statements` is one chunk. The chunks' size is chosen for BATCHES batches of `parallelism` chunks, within
+        limits.
         """
         planned: list[PlannedTable] = []
         first = True
@@ -298,7 +301,7 @@ class SnapshotSession:
         return SnapshotPlan(tuple(planned), min(max(wanted, LEAST_CHUNK_PAGES), CHUNK_PAGES), first)
 
     def _filled(self, tables: Sequence[tuple[int, TableId, str]]) -> set[int]:
-        """Return the oids of the tables that have a visible row; one statement asks for many tables."""
+        """Return the oids of the tables that have a visible row; one statement checks many tables."""
         found: set[int] = set()
         for start in range(0, len(tables), _AT_ONCE):
             part = tables[start : start + _AT_ONCE]
@@ -309,7 +312,7 @@ class SnapshotSession:
         return found
 
     def _gives_rows(self, statement: str) -> bool:
-        """Return True if a statement of the user's gives a row."""
+        """Return True if a statement of the user returns a row."""
         with own_path(self._connection):
             return bool(self._row(f"select exists (select from ({statement}\n) as rows)")[0])
 
@@ -331,7 +334,8 @@ class SnapshotSession:
         )
 
     def _pages(self, table: TableId, size: int) -> int:
-        """Return the heap pages up to the last visible row, searched from the end, page `size`, in growing steps."""
+        """Return the number of heap pages up to the last visible row, searched backwards from page `size` in growing
+        steps."""
         high, step = size, 64
         while high > 1:
             low = max(0, high - step)
@@ -369,7 +373,7 @@ def take_over(connection: psycopg.Connection[Any], snapshot: str) -> None:
 
 
 def only(relkind: str) -> str:
-    """Return `only ` for a table that is read alone, without a look for tables below it.
+    """Return `only ` for a table that is read without the tables below it, else "".
 
     Partitioned and inherited tables are read with all tables below them, as Debezium does.
     """
@@ -377,7 +381,7 @@ def only(relkind: str) -> str:
 
 
 def locking(source: str) -> str:
-    """Return a query that locks a table as LOCK TABLE does in mode ACCESS SHARE, but needs a right to one column only.
+    """Return a query that locks a table like LOCK TABLE in mode ACCESS SHARE, but needs a right to only one column.
 
     It also takes the transaction's snapshot.
     """
@@ -385,9 +389,9 @@ def locking(source: str) -> str:
 
 
 def override_statement(table: TableSchema, outputs: dict[str, str], types: Mapping[str, str], statement: str) -> str:
-    """Return the query of a table with a statement of its own: its columns by name, cast to their types, as text.
+    """Return the query of a table that `statement` replaces: the columns by name, cast to their types, as text.
 
-    It runs with the user's own search_path.
+    Run the query with the user's own search_path.
     """
     columns = []
     for column in table.columns:
@@ -409,8 +413,8 @@ def select_statement(
 ) -> str:  # fmt: skip
     """Return the query of one chunk: columns in the forms that `texts` takes, of rows that meet `condition`.
 
-    With `since`, a transaction id of 64 bits, only rows that this transaction or a later one has written; rows older
-    than half of all ids may be among them. Subtransactions have later ids than their transaction.
+    With `since`, a transaction id of 64 bits, the query returns only rows that this or a later transaction has written.
+    It may also return rows older than half of all ids. Subtransactions have later ids than their transaction.
     """
     columns = ", ".join(selected(column, quoted(column.name), outputs) for column in table.columns)
     conditions = [] if condition is None else [f"({condition})"]

@@ -18,7 +18,7 @@ from tailrace.snapshot.signals import Signal
 
 
 class SignalRow(NamedTuple):
-    """A row of the signal table that was inserted or deleted, at `lsn`, and the commit that it belongs to."""
+    """A row of the signal table that was inserted or deleted at `lsn`, and the commit of that change."""
 
     signal: Signal
     op: str
@@ -38,7 +38,7 @@ def logged(rows: Sequence[Rows], versions: Sequence[TableSchema], name: tuple[st
 
 
 def _of(batch: ChangeBatch) -> list[SignalRow]:
-    """Return the inserts and deletes of a batch; id, type and data are the table's first three columns."""
+    """Return the inserts and deletes of a batch. Id, type and data are the table's first three columns."""
     found, transactions = [], transactions_of(batch)
     for row in np.flatnonzero((batch.op == ord("c")) | (batch.op == ord("d"))).tolist():
         image = batch.after if batch.op[row] == ord("c") else batch.before

@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 class SnapshotTask:
     """A chunk to read under the exported snapshot `snapshot`, with the connection `address` (holds the password).
 
-    With `overridden` the statement is one of the user's, with `asked` one of a signal; with `once` the task belongs to
-    no query that could go on after a failure. Raises ConnectionFailed when the server cannot be reached, or when the
-    snapshot is gone because the planner's session has ended: a restart of the query reads the remaining chunks under a
-    new snapshot. Raises ConfigError when the user's statement fails. The failure of a signal's statement is logged, and
-    the rest of its rows is left out.
+    With `overridden` the statement is SQL of the user, with `asked` SQL of a signal. With `once` the task does not
+    belong to a query that can be restarted.
+
+    Raises ConnectionFailed if the server cannot be reached, or if the snapshot is gone because the planner's session
+    has ended: a restart of the query reads the remaining chunks under a new snapshot. Raises ConfigError if the user's
+    statement fails. A failure of a signal's statement is logged, and ends the rows.
     """
 
     address: Address
@@ -79,9 +80,9 @@ class SnapshotTask:
 class ReadTask:
     """Chunks of an incremental snapshot, read one after another with the connection `address` (holds the password).
 
-    Raises ConnectionFailed when the server cannot be reached or the snapshot is gone. A table that was altered since
-    the snapshot gives no rows: the planner has its chunk read again. The failure of a signal's condition is logged, and
-    the rest of the chunk's rows is left out.
+    Raises ConnectionFailed if the server cannot be reached or the snapshot is gone. A table that was altered since the
+    snapshot gives no rows: the planner has its chunk read again. A failure of a signal's condition is logged, and ends
+    the chunk's rows.
     """
 
     address: Address
@@ -130,12 +131,12 @@ class Consecutive:
 
 
 def _read_by(task: Task) -> tuple[EventSettings, SnapshotOrigin] | None:
-    """Return what tasks have in common whose rows are converted together; None for tasks of other kinds."""
+    """Return a key that is equal for tasks whose rows are converted together; None for tasks of other kinds."""
     return (task.settings, task.origin) if isinstance(task, SnapshotTask) else None
 
 
 def with_settings(task: Task, settings: EventSettings) -> Task:
-    """Return a snapshot's task with these settings."""
+    """Return a copy of a snapshot's task with these settings."""
     if isinstance(task, Consecutive):
         return Consecutive(tuple(with_settings(one, settings) for one in task.tasks))
     assert isinstance(task, SnapshotTask)
@@ -144,7 +145,7 @@ def with_settings(task: Task, settings: EventSettings) -> Task:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """Runs `task` and gives no records, so that its worker loads what the first window of a snapshot needs.
+    """Runs `task` without yielding records, so that its worker loads the code that a snapshot's first window needs.
 
     A small stream keeps one worker busy. The other workers would take most of a second to load the compiled kernels,
     while the stream waits for the window's rows.

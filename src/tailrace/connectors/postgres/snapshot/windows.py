@@ -1,9 +1,9 @@
 """Windows of incremental snapshots: watermarks, exported snapshots, chunks, and rows superseded by the log. Planner.
 
 The rows of a window are read under a snapshot S that is taken while the window is open. The window's batch has every
-change up to a position behind S. A change that is in the log may be invisible to S, because its transaction has not
-left the server's list of running transactions yet. If an earlier batch has delivered it, S would give an older row
-after it. So S is taken again in that case.
+change up to a position after S. A change in the log may be invisible to S, because its transaction is still in the
+server's list of running transactions. If an earlier batch has delivered that change, S would deliver an older row after
+it. In that case S is taken again.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ log = logging.getLogger("tailrace")
 _TRIES, _PAUSE = 50, 0.01
 # Milliseconds for which the planner, and with it the stream, waits for the lock on a table that is being altered.
 LOCK_MS = 200
-# Seconds for which no window is opened after that: each try writes watermarks.
+# Seconds for which no window is opened after such a wait: each try writes watermarks.
 ALTERED_PAUSE = 0.5
-# If more transactions than this are not known to be visible, the next batch asks the server.
+# If more transactions than this are not known to be visible, the next batch queries the server.
 UNSETTLED = 50_000
 
 
@@ -84,7 +84,7 @@ class Changes:
     versions: Sequence[TableSchema]
 
     def of(self, table: TableSchema) -> list[ChangeBatch]:
-        """Those of one table, decoded."""
+        """Return the decoded changes of one table."""
         return changes_of(PostgresRowLog(), self.rows, self.versions, table.oid)
 
 
@@ -126,10 +126,10 @@ class Incremental(Windows[int, ExportedSnapshot, Chunk, FlushedLsn, Changes, Chu
         self._sessions.close()
 
     def rehearse(self, changes: Changes) -> None:
-        """Do the work of a window with the first changes of the log, on the helper's thread.
+        """Process the first changes of the log like those of a window, on the helper's thread.
 
         This loads modules and compiled kernels. Otherwise the first signal and the first window would each wait a third
-        of a second for them. A failure is ignored: it shows again in the window.
+        of a second for them. A failure is ignored here: it recurs in the window.
         """
         self._helper.submit(_rehearse, replace(changes, versions=tuple(changes.versions)))
 
@@ -145,10 +145,10 @@ class PostgresWindows(WindowSource[int, ExportedSnapshot, Chunk, FlushedLsn, Cha
     """Opens the windows of a query, one at a time; see WindowSource. Its `At` is the last commit that was delivered.
 
     `list_captured` returns the captured tables, `(schema, table)` in the order of their names; `is_captured(schema,
-    table)` returns True for a captured table. `admit` gives a schema its events' key, and leaves out columns that
-    events do not show. `cover` returns which rows and columns of a table are read. With `comments` schemas hold the
-    comments of columns. `parallelism` tasks read the chunks of a window. None is opened while `is_held` returns True.
-    `late` returns the names of tables that are captured late: the log brings their changes by now.
+    table)` returns True for a captured table. `admit` returns a schema with the key of its events, and without columns
+    that events do not show. `cover` returns the rows and columns of a table that are read. With `comments` schemas
+    include column comments. `parallelism` tasks read the chunks of a window. No window is opened while `is_held`
+    returns True. `late` returns the names of tables that were captured late, and whose changes the log now carries.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class PostgresWindows(WindowSource[int, ExportedSnapshot, Chunk, FlushedLsn, Cha
         return True
 
     def waiting(self, collections: Sequence[Collection]) -> frozenset[Collection]:
-        """Return the tables to which a transaction wrote before the log brought their changes, and still runs."""
+        """Return the tables to which a running transaction may have written before the log carried their changes."""
         late = self.late()
         self._writers.keep(late)
         return frozenset(one for one in collections if str(one) in late and self._writers.has(self._planning(), one))
@@ -264,7 +264,7 @@ class PostgresWindows(WindowSource[int, ExportedSnapshot, Chunk, FlushedLsn, Cha
             session.execute("rollback")
 
     def locate(self, at: int, closing: Watermark | None, closed_at: int) -> FlushedLsn:
-        """Return a flushed LSN behind every commit that the snapshot shows.
+        """Return a flushed LSN after every commit that the snapshot shows.
 
         The commit of a closing watermark has flushed the log before it. Without a watermark, wait for the server's own
         flush.
@@ -288,7 +288,7 @@ class PostgresWindows(WindowSource[int, ExportedSnapshot, Chunk, FlushedLsn, Cha
         return any(fingerprint(connection, oid) != known for oid, known in tables.items())
 
     def settle(self) -> None:
-        """Forget streamed transactions that new snapshots show, if there are many; not while the server is away."""
+        """Forget streamed transactions that new snapshots show, if there are many and the server can be reached."""
         if len(self.streamed) <= UNSETTLED:
             return
         try:
@@ -314,10 +314,12 @@ class PostgresWindows(WindowSource[int, ExportedSnapshot, Chunk, FlushedLsn, Cha
     # --- the log -----------------------------------------------------------------------------------------------------
 
     def follow(self, control: psycopg.Connection[Any]) -> None:
-        """Note, before the log is read, the transactions that wait for a standby: they may have been streamed before.
+        """Record, before the log is read, the transactions that wait for a standby: an earlier session may have read
+        them.
 
         Only members of pg_read_all_stats see which transactions wait. For other roles, every running transaction counts
-        as waiting if the server has standbys to wait for; then the first window comes once these have ended.
+        as waiting if the server has synchronous standbys, and the first window opens once these transactions have
+        ended.
         """
         found = np.array(waiting(control), np.int64)
         if len(found):
@@ -370,7 +372,7 @@ class PostgresWindows(WindowSource[int, ExportedSnapshot, Chunk, FlushedLsn, Cha
         return self._session
 
     def _open_session(self) -> psycopg.Connection[Any]:
-        """Return the session with which the window was begun."""
+        """Return the session that has begun the window."""
         assert self._session is not None
         return self._session
 
@@ -450,8 +452,9 @@ class PostgresWindows(WindowSource[int, ExportedSnapshot, Chunk, FlushedLsn, Cha
     ) -> tuple[TableSchema, str, tuple[str, ...], dict[str, str], str | None]:
         """Return a table as the transaction shows it.
 
-        That is: the schema that its events need, with its key and the surrogate; its relkind; its own key; its columns'
-        output functions; and the condition of a publication on its rows, None if there is none. Raises UnusableTable.
+        The result is: the schema with the columns of events, the table's key and the surrogate; its relkind; its own
+        key; the output functions of its columns; and the publication's condition on its rows, or None. Raises
+        UnusableTable.
         """
         if not self._is_captured(collection.schema, collection.table):
             raise UnusableTable("UNKNOWN_SCHEMA")
@@ -506,7 +509,7 @@ def _is_shown(batch: ChangeBatch, window: KeyedWindow) -> Flags:
 def _write(connection: psycopg.Connection[Any], statement: str) -> None:
     """Write to the signal table with the user's own search_path, on which its triggers may rely.
 
-    Both statements are one message to the server, so one transaction, which keeps the path to its end.
+    Both statements are one message to the server, and therefore one transaction, to whose end the path applies.
     """
     connection.execute(f"{OWN_HERE}; {statement}".encode())
 

@@ -12,7 +12,7 @@ _QUOTE, _ESCAPE = '"', "\\"
 
 
 def composite(attributes: Sequence[tuple[str, Conversion | None]]) -> Conversion:
-    """Return a struct of the attributes, each by its conversion; one of an unknown type, with None, is left out."""
+    """Return the conversion to a struct of the attributes. An attribute without a conversion (None) is left out."""
     shown = [(name, of) for name, of in attributes if of is not None]
     schema = struct(*(Field(name, of.logical.with_optional(True)) for name, of in shown))
     return Conversion(schema, _values(attributes), zero={})

@@ -46,7 +46,8 @@ _NIL_UUID = "00000000-0000-0000-0000-000000000000"
 
 
 def conversion(column: Column, settings: EventSettings) -> Conversion | None:
-    """Return the conversion of a column's values; None for a type unknown to Debezium, unless such are included."""
+    """Return the conversion of a column's values; None for a type unknown to Debezium, unless unknown types are
+    included."""
     known = _known(column, settings)
     if known is not None or not settings.include_unknown_datatypes:
         return known
@@ -54,7 +55,7 @@ def conversion(column: Column, settings: EventSettings) -> Conversion | None:
         return _opaque(column, settings)
     element = column.element
     if element is None or (element.kind != "domain" and _known(element, settings) is not None):
-        # An array that has no mapping, though its elements' type has one, stays out.
+        # An array without a mapping, although its elements' type has one, is left out.
         return None
     of = _opaque(element, settings)
     return _list_of(array(of.logical), of, element, nulls=False)

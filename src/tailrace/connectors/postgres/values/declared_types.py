@@ -54,7 +54,7 @@ def length(column: Column) -> int:
 
 
 def scale(column: Column) -> int:
-    """Return the digits behind the point, or those of a second's fraction."""
+    """Return the number of digits after the decimal point, also of a second's fraction."""
     base = _base(column)
     modifier = column.modifier if column.kind == "array" and base.modifier < 0 else base.modifier
     if base.type_name == "numeric":

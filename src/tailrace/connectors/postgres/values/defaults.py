@@ -2,7 +2,7 @@
 
 A literal is shown as its value. For a function call, or an expression that begins with one, only the server knows the
 value, and the type's zero value is shown. Other expressions show no default. As in Debezium, columns of domains, of the
-server's own "char" and of types not listed here have no default: consumers would read nulls as defaults.
+server's "char" and of types not in _WITH_DEFAULTS have no default: consumers would read nulls as defaults.
 """
 
 from __future__ import annotations

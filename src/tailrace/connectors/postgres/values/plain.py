@@ -28,9 +28,10 @@ _TWO_BEHIND = r"[^0-9][0-9]{2}$"
 
 
 def money_digits(text: str) -> str:
-    """Return the number in a money text of any currency with two digits behind any decimal sign.
+    """Return the number in a money text of any currency.
 
-    With more digits the decimal sign must be a point, without any no point may separate groups: see `money_fault`.
+    The text must have two digits after any decimal sign, or any number of digits after a point, or no decimal sign and
+    no point between groups of digits; `money_fault` checks this for a server.
     """
     number = re.sub(_AROUND, "", text)
     if re.search(_TWO_BEHIND, number):
@@ -59,9 +60,10 @@ MONEY_EXAMPLE = "12345.67"
 
 
 def money_fault(text: str, digits: int) -> str:
-    """Return why the server's text of MONEY_EXAMPLE as money is not read as this number, to follow a name; else "".
+    """Return why the server's money text of MONEY_EXAMPLE is read wrongly, as the rest of a sentence; "" if it is
+    right.
 
-    `digits` are the digits behind the point that are kept.
+    `digits` is the number of digits after the decimal point that are kept.
     """
     try:
         found = Decimal(money_digits(text))
