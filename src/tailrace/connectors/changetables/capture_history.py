@@ -1,8 +1,9 @@
-"""CaptureHistory: the change tables of a captured table, each from a position on, and the table's form then. No I/O.
+"""CaptureHistory: the change tables of captured tables, each with its first position and the table's schema. No I/O.
 
-A captured table begins with one era. When a second change table is made for it, a new era begins at its start
-(Debezium: "schema evolution of SQL Server"), and the older change table is read up to this position. Eras are part of
-the offset: a batch that is planned again after a restart reads the same change tables with the same schemas.
+The time in which one change table is read for a captured table is an era (CapturePeriod). When a second change table is
+made, a new era begins at its start (Debezium: "schema evolution of SQL Server"), and the older change table is read up
+to this position. Eras are part of the offset: a batch that is planned again after a restart reads the same change
+tables with the same schemas.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tailrace.connectors.changetables.position import following, preceding
 
 @dataclass(frozen=True, slots=True)
 class CapturePeriod:
-    """Changes of `table.id` with a commit position `>= since` are in `capture`, until the next era begins.
+    """An era: changes of `table.id` with a commit position `>= since` are in `capture`, until the next era begins.
 
     `table` has all captured columns, with the table's own key; its `version` counts the eras of a table from 1.
     """
@@ -43,7 +44,7 @@ class PeriodPart:
 
 @dataclass(frozen=True, slots=True)
 class CaptureHistory:
-    """The eras of one database's captured tables, those of one table in order."""
+    """The eras of one database's captured tables; the eras of one table are in order."""
 
     entries: tuple[CapturePeriod, ...] = ()
 
@@ -58,7 +59,7 @@ class CaptureHistory:
         return [last[table] for table in sorted(last)]
 
     def at(self, position: Position) -> list[CapturePeriod]:
-        """Return the era of each table at `position`: the last that has begun, else the first."""
+        """Return the era of each table at `position`: the last one that has begun, else the first."""
         found: dict[TableId, CapturePeriod] = {}
         for era in self.entries:
             if era.table.id not in found or era.since <= position:
@@ -86,9 +87,9 @@ class CaptureHistory:
         return CaptureHistory(tuple(kept))
 
     def noting(self, starts: Mapping[tuple[str, int], Position], read: Position) -> CaptureHistory:
-        """Return a copy with the starts of change tables that had none when they were found.
+        """Return a copy with the starts of change tables that had no start when they were found.
 
-        `starts` are by name and object id, `read` is the position up to which changes were read. Without a start,
+        `starts` has them by name and object id. `read` is the position up to which changes were read. Without a start,
         clean-ups would not be noticed. A start after `read` is not used: it may be the result of a clean-up.
         """
 
@@ -107,7 +108,7 @@ class CaptureHistory:
         return preceding(min(ends)) if ends else None
 
     def spans(self, after: Position, upto: Position) -> list[PeriodPart]:
-        """Return the spans to read for `(after, upto]`, those of one table in order."""
+        """Return the parts of eras to read for `(after, upto]`; the parts of one table are in order."""
         found = []
         for era in self.entries:
             end = self.end(era)
@@ -143,7 +144,7 @@ def _entries(text: str) -> tuple[CapturePeriod, ...]:
 
 
 def begun_by(captures: Sequence[CaptureTable], position: Position) -> CaptureTable:
-    """Return the newest of one table's change tables that has begun at `position`; the oldest if none has."""
+    """Return the newest of one table's change tables that has begun at `position`; the oldest one if none has."""
     ordered = sorted(captures, key=lambda one: (one.start, one.created_us))
     begun = [one for one in ordered if one.start <= position]
     return begun[-1] if begun else ordered[0]

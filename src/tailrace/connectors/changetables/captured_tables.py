@@ -1,4 +1,4 @@
-"""The captured tables as their newest change tables show them, and the log position. Any process."""
+"""The captured tables, as in their newest change tables, and the log position. Any process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def captured(config: Config, settings: EventSettings) -> CapturedTables:
 
 
 def newest(session: Session, lists: TableFilter) -> list[tuple[CaptureTable, TableSchema]]:
-    """Return the newest change table of each captured table, with the table in the form that it shows."""
+    """Return the newest change table of each captured table, with the table's schema."""
     found: dict[TableId, CaptureTable] = {}
     for capture in session.captures():
         known = found.get(capture.source)

@@ -18,8 +18,8 @@ from tailrace.process.runtime import Runtime
 class ChunkedSnapshots(contracts.Snapshots[TablesOffset]):
     """The snapshots that `tables` plans.
 
-    `first` returns the offset at the present, `to_end` the end of the captured log after a position, or None if changes
-    come before it.
+    `first` returns the offset of the newest positions. `to_end` returns the end of the captured log after a position,
+    or None if there are changes in between.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The rows of the captured tables at one position, for tasks of spark.read. Holder process.
 
-The position is the commit of a row that is written to the signal table: once it is captured, all earlier commits are.
-The tasks are in `snapshot/held_tasks.py`; nothing is kept open for them.
+The position is the commit of a row that is written to the signal table: once it is captured, so are all earlier
+commits. The tasks are in `snapshot/consistent_tasks.py`; nothing is kept open for them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tailrace.snapshot.selection import overrides, selected
 
 log = logging.getLogger("tailrace")
 
-# The least rows of a part, the tasks for each core, and the most retries of a lost connection.
+# The minimum number of rows of a part, the tasks per core, and the maximum number of retries of a lost connection.
 PART_ROWS, _TASKS, _TRIES = 50_000, 2, 8
 
 
@@ -166,8 +166,8 @@ class HeldTables:
 
 
 def _ranges(session: Session, table: TableSchema, rows: int) -> Iterator[KeyRange]:
-    """Yield ranges of about this many rows of a table; the whole table if Python cannot compare its keys as the
-    database does."""
+    """Yield key ranges of about `rows` rows each; one range if Python cannot compare the table's keys as the database
+    does."""
     last: Key | None = None
     while is_ordered(table, table.key):
         end = session.boundary(table, KeyRange(table.key, last), rows)
@@ -179,7 +179,7 @@ def _ranges(session: Session, table: TableSchema, rows: int) -> Iterator[KeyRang
 
 
 def _demand(config: Config, databases: Sequence[str]) -> None:
-    """Raise ConfigError for options under which rows would not be of one position."""
+    """Raise ConfigError for options with which the rows would not be from one position."""
     name = f"spark.read.format('{registry.find(config.connector).format}')"
     if len(databases) > 1:
         raise ConfigError(

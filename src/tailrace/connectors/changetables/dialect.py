@@ -11,23 +11,20 @@ position of a row within it. A range `(after, upto]` always consists of two comm
 **Values** are texts, as the kernels of events take them: `pa.binary()` columns in UTF-8, null for SQL NULL.
 
 =============================  ======================================================================================
-value                          text
-=============================  ======================================================================================
-integers, decimals, money      plain digits, `-12.3400` with the scale of the type; no exponent, no grouping
-float, real, DECFLOAT          shortest text that reads back to the same number (`1.5`, `1e+300`, `NaN`)
-boolean (bit)                  `t`, `f`
-date                           `2019-05-27`
-time                           `13:58:28.1234567`, with as many digits as the type has (none: no point)
-timestamp                      `2019-05-27 13:58:28.1234567`
-timestamp with offset          `2019-05-27 13:58:28.1234567 +02:00`
-binary                         `\\x` and lower-case hex
-text, xml, uniqueidentifier    the text itself (uniqueidentifier in upper case, as the server prints it)
-=============================  ======================================================================================
+value                          text =============================
+====================================================================================== integers, decimals, money
+plain digits, `-12.3400` with the scale of the type; no exponent, no grouping float, real, DECFLOAT          shortest
+text that reads back to the same number (`1.5`, `1e+300`, `NaN`) boolean (bit)                  `t`, `f` date
+`2019-05-27` time                           `13:58:28.1234567`, with as many digits as the type has (none: no point)
+timestamp                      `2019-05-27 13:58:28.1234567` timestamp with offset          `2019-05-27 13:58:28.1234567
++02:00` binary                         `\\x` and lower-case hex text, xml, uniqueidentifier    the text itself
+(uniqueidentifier in upper case, as the server prints it) =============================
+======================================================================================
 
 No Python object per value beyond those of the driver: fetch Arrow if the driver can, else transpose `fetchmany` into
 columns, and convert columns with pyarrow or by a cast in SQL.
 
-**Options**: the reader itself uses `event.order` (only `topic`: refuse `key`, since one query reads a table's range),
+**Options**: the reader itself uses `event.order` (only `topic`; it refuses `key`, since one query reads a range),
 `max.batch.size`, `max.iteration.transactions`, `poll.interval.ms`, `heartbeat.interval.ms`, `heartbeat.action.query`,
 `errors.max.retries`, `retriable.restart.connector.wait.ms`, `include.schema.changes`, `snapshot.mode` (words of
 `tailrace.snapshot.mode`), `snapshot.include.collection.list`, `snapshot.select.statement.overrides`,
@@ -56,8 +53,8 @@ from tailrace.connectors.changetables.position import Newest
 
 Position = bytes
 Key = tuple[str, ...]
-"""The texts of a key's columns, in the key's order, in the forms above. Offsets contain keys: the dialect reads them
-back."""
+"""The texts of a key's columns, in the key's order and in the forms above. Offsets contain keys, which the dialect
+parses again."""
 
 DELETE, INSERT, BEFORE, AFTER = 1, 2, 3, 4
 """Operations of change rows (SQL Server's `__$operation`; Db2: `D` is DELETE, `I` is INSERT, a `U` row AFTER)."""
@@ -68,9 +65,9 @@ class CaptureTable:
     """A change table and its coverage (SQL Server: a capture instance; Db2: a row of IBMSNAP_REGISTER).
 
     `name` is unique in its database (the capture instance; the CD table with its schema). `change_schema` and
-    `change_table` are the table's own name. It holds the changes of `source` with commit position `>= start`, unless
-    cleaned up, and, if `stop` is known, `< stop`. `columns` are the captured columns, in the change table's order.
-    `key` are the columns of the index that was named for capture, empty if there is none.
+    `change_table` are the table's own name. It has the changes of `source` with a commit position `>= start`, and `<
+    stop` if `stop` is known, except those that were cleaned up. `columns` are the captured columns, in the change
+    table's order. `key` are the columns of the index that was named for capture, empty if there is none.
 
     `object_id` and `source_id` distinguish a table from a later one of the same name (0 if the database has none).
     `created_us` is its creation time, in µs since 1970, 0 if unknown: it orders tables with equal `start`.
@@ -96,8 +93,8 @@ class ChangeRows:
     `commit` and `change` are `pa.binary()` arrays of positions without nulls, `operation` uint8 codes as above, and
     `columns[j]` the text of `table.columns[j]`. `command` numbers the operations of a transaction (SQL Server's
     `__$command_id`; 0 if unknown), None if the database has no such numbers. `touched` marks, by column index, the rows
-    in which an update has set the column. It has the columns whose type is one of `Dialect.unsent`, or more (see
-    `Session.changes`), if the database provides it.
+    in which an update has set the column. If the database provides this, it has at least the columns whose type is one
+    of `Dialect.unsent` (see `Session.changes`).
     """
 
     commit: pa.Array
@@ -125,11 +122,11 @@ class CommitTimes:
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """The rows of a table with `after < key <= upto` in the order of the columns `key`, and the `condition`, if any.
+    """The rows of a table with `after < key <= upto`, in the order of the columns `key`, that meet `condition`.
 
     None leaves a side open. Without `key` columns both sides are None and the range is the whole table. `condition` is
-    the user's SQL, used unchanged in parentheses. `keys` restricts the range to rows with these keys; then locks last
-    only as long as the reading, whatever the options for snapshots say.
+    the user's SQL, used unchanged in parentheses, or None. `keys` restricts the range to rows with these keys. Locks
+    then last only as long as the reading, independent of the options for snapshots.
     """
 
     key: tuple[str, ...] = ()
@@ -162,8 +159,8 @@ class Session(Protocol):
         ...
 
     def log_span(self) -> tuple[float | None, float | None]:
-        """Return the age of the oldest change in the change tables, and the time for which changes are kept, in s; None
-        if the database does not tell."""
+        """Return the age of the oldest change in the change tables, and the retention of changes, in s; None if
+        unknown."""
         ...
 
     def newest(self) -> Newest | None:
@@ -179,15 +176,12 @@ class Session(Protocol):
         ...
 
     def oldest(self, capture: CaptureTable) -> Position:
-        """Return the commit position from which on changes still exist (SQL Server: `sys.fn_cdc_get_min_lsn`)."""
+        """Return the first commit position from which changes still exist (SQL Server: `sys.fn_cdc_get_min_lsn`)."""
         ...
 
     def starts(self) -> Mapping[tuple[str, int], Position]:
-        """Return `CaptureTable.start` for the change tables of `captures`, and perhaps others, by `name` and
-        `object_id`.
-
-        Uses one query.
-        """
+        """Return `CaptureTable.start` by `name` and `object_id`, at least for the change tables of `captures`. One
+        query."""
         ...
 
     def describe(self, captures: Sequence[CaptureTable]) -> list[DescribedTable]:
@@ -237,7 +231,7 @@ class Session(Protocol):
     # --- tables ----------------------------------------------------------------------------------------------------
 
     def tables(self) -> list[TableId]:
-        """Return all user tables of the database, sorted, to find those that the filters name but that are not
+        """Return all user tables of the database, sorted; among them are tables that the filters name without being
         captured."""
         ...
 
@@ -271,7 +265,7 @@ class Session(Protocol):
         ...
 
     def lineage(self) -> str:
-        """Return a text that differs once the database has been restored to an earlier state; "" if there is none."""
+        """Return a text that changes when the database is restored to an earlier state; "" if the database has none."""
         ...
 
     def now_us(self) -> int:

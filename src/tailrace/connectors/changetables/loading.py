@@ -1,4 +1,4 @@
-"""The parts of a connector over change tables, by its descriptor: dialect and part of events. No I/O."""
+"""Loading of the two parts of a connector over change tables: its dialect and its part of events. No I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tailrace.events.mapping import SourceForm
 
 
 def dialect(config: Config) -> Dialect:
-    """Return the database's SQL for the configuration; no I/O."""
+    """Return the connector's dialect for the configuration."""
     found: Dialect = load(registry.find(config.connector).dialect)(config)
     return found
 

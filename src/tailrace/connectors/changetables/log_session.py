@@ -1,6 +1,6 @@
 """ChangeTablesSession: plan batches of change tables, and the windows of incremental snapshots. Planner.
 
-There is no reader thread: each look asks every database for its newest position.
+There is no reader thread: each poll queries the newest position of every database.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tailrace.snapshot.progress import Progress
 WARN_SECONDS = 60.0
 # A batch of fewer rows is one task: a second task would cost more than it saves.
 SMALL = 4096
-# The pause between two looks, in s.
+# The pause between two polls, in s.
 LOOK = 0.1
 
 Target = Mapping[str, Newest]
@@ -40,8 +40,9 @@ Observed = Mapping[str, tuple[Newest | None, CaptureHistory]]
 class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
     """The change tables of `databases`.
 
-    `wanted` removes tables that the lists now exclude from a position, `shown` returns a table with the columns and key
-    that its events need, `source` the parts of tasks. `check` raises an error for a signal table that is not captured.
+    `wanted` returns a position without tables that the lists now exclude. `shown` returns a table with the columns and
+    key that its events need, `source` the TaskSource of a batch. `check` raises an error for a signal table that is not
+    captured.
     """
 
     windows: Incremental
@@ -61,9 +62,9 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
         self.newest: dict[str, Newest] = {}
         """The newest known position of each database."""
         self._seen: dict[str, bytes] = {}
-        """The position of each database that was read or seen at the last look."""
+        """The position of each database that was read or seen at the last poll."""
         self.captured: dict[str, int] = {}
-        """The number of captured tables of each database at the last look."""
+        """The number of captured tables of each database at the last poll."""
         self._settings = settings
         self._databases = databases
         self._wanted = wanted
@@ -72,7 +73,7 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
         self._check = check
         self._runtime = runtime
         self._warn_due = 0.0
-        # the position passed without changes at the last look; whether an offset should keep it at once
+        # the position reached without changes at the last poll; whether an offset should keep it at once
         self._passed = TablesPosition({})
         self._is_kept = False
         # the snapshot that was read before the log, and the time at which it had been read
@@ -114,7 +115,7 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
     def _limited(
         self, start: TablesPosition, observed: Observed, limits: Limits, target: Target | None
     ) -> tuple[TablesPosition, int, bool]:
-        """Return the end of the batch after `start`, the number of its rows, and whether it leaves captured rows."""
+        """Return the end of the batch after `start`, the number of its rows, and True if captured rows remain."""
         found: dict[str, DatabaseProgress] = {}
         rows, is_cut = 0, False
         for name, database in self._databases.items():
@@ -132,7 +133,8 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
     def window_end(
         self, progress: Progress, start: TablesPosition, limits: Limits, target: Target | None
     ) -> TablesPosition | None:
-        """Return the closing watermark as the end of the batch, however many rows come before it."""
+        """Return the position of the closing watermark as the end of the batch, regardless of the number of rows before
+        it."""
         observed = self.observed(start) if progress.state is not None and not progress.state.paused else {}
         window = self.windows.open(progress, LogPlace(start.databases, observed))
         if window is None:
@@ -149,7 +151,7 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
         return Changes(start.databases, found.databases)
 
     def to_end(self, start: TablesPosition, target: Target | None) -> TablesPosition | None:
-        """Return the end of the captured log, or of the query, after `start`; None if a row comes before it."""
+        """Return the end of the captured log, or of the query, after `start`; None if there is a row in between."""
         found, rows, is_cut = self._limited(start, self.observed(start), Limits(), target)
         return None if rows or is_cut else found
 
@@ -174,10 +176,9 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
         return TablesOffset(end.databases, shown_us, lineages, heartbeat_ms=heartbeat_ms, progress=progress)
 
     def _shown_us(self, since: TablesOffset, end: TablesPosition) -> dict[str, int]:
-        """Return, by database, the time at which a snapshot had been read, if it may show more than the log up to
-        `end`.
+        """Return, by database, the time at which a snapshot had been read, if it may show commits after `end`.
 
-        Every commit that a snapshot has shown had ended by then. A commit with a later time comes later in the log,
+        Every commit that the snapshot has shown had ended by this time. A commit with a later time is later in the log,
         because commits have their positions in the order of their times.
         """
         if not self._settings.blocks:

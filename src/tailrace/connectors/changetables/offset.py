@@ -16,7 +16,8 @@ from tailrace.log.contracts import QueryOffset
 
 @dataclass(frozen=True, slots=True)
 class DatabaseProgress:
-    """The progress of one database: it is read through the commit at `position`, where its change tables are `eras`."""
+    """The progress of one database: the log is read through the commit at `position`, and `eras` are its change
+    tables."""
 
     position: Read
     eras: CaptureHistory
@@ -29,7 +30,7 @@ class TablesPosition:
     databases: Mapping[str, DatabaseProgress]
 
     def is_before(self, other: TablesPosition) -> bool:
-        """Return True if `other` is further in one of the databases that both have."""
+        """Return True if `other` is ahead in one of the databases that both have."""
         common = self.databases.keys() & other.databases.keys()
         return any(self.databases[name].position < other.databases[name].position for name in common)
 
@@ -49,9 +50,9 @@ class TablesSnapshot:
     """A snapshot of `tables` (those that have rows, in order), begun at `at_us` (µs since 1970).
 
     It has been read to the key `last` of the table `place`, and is complete once `place` is after the last table.
-    `chunks` are those of the batch that ends here. `first` names the databases whose first captured table has rows: in
-    others no row is marked `first`. `conditions` are the statements of a blocking snapshot's signal, by table. `count`
-    numbers the chunks.
+    `chunks` are the chunks of the batch that ends here. `first` names the databases whose first captured table has
+    rows; in other databases no row is marked `first`. `conditions` are the statements of a blocking snapshot's signal,
+    by table. `count` numbers the chunks.
     """
 
     tables: tuple[TableId, ...]
@@ -115,8 +116,8 @@ class TablesOffset(QueryOffset):
     `lineages` are the results of `Session.lineage` by database.
 
     Rows of a snapshot may be newer than the position at which it began. `shown_us` is, by database, the time at which
-    all of them had been read, in µs since 1970 by the database's clock. It is kept until the log has passed this time,
-    and only for tables that must equal the source at one moment.
+    all rows had been read, in µs since 1970 by the database's clock. It is kept until the log has passed this time, and
+    only for sinks of tables, which must equal the source at one moment.
     """
 
     databases: Mapping[str, DatabaseProgress] = field(default_factory=dict)

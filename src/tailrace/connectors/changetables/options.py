@@ -53,10 +53,10 @@ SNAPSHOT = (
 )  # fmt: skip
 
 TAKEN_MODES = (("never", "no_data", "the change tables hold the schemas"),)
-"""Values of other connectors for the modes here, as `Option.instead`."""
+"""Values of `snapshot.mode` of other connectors, with their replacements here; see `Option.instead`."""
 
 MODES = ("initial", "always", "initial_only", "no_data", "schema_only", "when_needed", "configuration_based")
-"""Values of `snapshot.mode`. OLDER_MODES replaces older ones."""
+"""Values of `snapshot.mode`. OLDER_MODES has the replacements of older values."""
 
 OLDER_MODES = {"schema_only": "no_data", "initial_schema_only": "no_data", "never": "no_data"}
 

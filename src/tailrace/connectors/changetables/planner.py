@@ -89,14 +89,14 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
         )
         self._target: Target | None = None
         self.snapshots = ChunkedSnapshots(config, self._tables, windows, self.first, self._to_end, runtime)
-        # without sessions and what they know of the server: a lost session cannot be restored
+        # without the databases' sessions: a lost session cannot be restored
         self.memory = (self._tables, *self._incremental.parts)
 
     def called(self, work: Callable[[], contracts.Result]) -> contracts.Result:
         return self._retries.run(work, self._lose, self._runtime)
 
     def _lose(self) -> bool:
-        """Drop the sessions. Return True if a retry may help: not for a server that has never let us in."""
+        """Drop the sessions. Return True if a retry may help: a server has accepted a connection before."""
         for database in self._databases.values():
             database.lose()
         return any(database.was_connected for database in self._databases.values())

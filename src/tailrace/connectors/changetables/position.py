@@ -2,9 +2,9 @@
 
 SQL Server: a 10-byte LSN. Db2: the 16 (LUW) or 10 (z/OS) bytes of IBMSNAP_COMMITSEQ.
 
-Two kinds have types of their own, since they must not be confused. `Newest` is a position up to which the server says
-that it has captured; only `Session.newest` returns one. `Read` is a position up to which batches read, as in offsets;
-only `read_to` makes one, from a newest position, so that no offset can be ahead of the server.
+Two kinds that must not be confused have separate types. `Newest` is a position up to which the server says that it has
+captured; only `Session.newest` returns one. `Read` is a position up to which batches read, as in offsets; only
+`read_to` makes one, from a newest position, so that no offset can be ahead of the server.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NewType
 
 Newest = NewType("Newest", bytes)
-"""Everything with a commit position at or before this one is captured: no row of it is still to come."""
+"""All changes with a commit position at or before this one are captured: no further ones will appear."""
 
 Read = NewType("Read", bytes)
 """All changes with a commit position at or before this one belong to batches that have been planned."""
@@ -34,7 +34,7 @@ def stored(text: str) -> Read:
 
 
 def following(position: bytes) -> bytes:
-    """Return the next greater position: every greater one is at least this. The greatest one stays the same."""
+    """Return the next greater position; the greatest position stays the same."""
     return _number(min(int.from_bytes(position, "big") + 1, (1 << 8 * len(position)) - 1), len(position))
 
 

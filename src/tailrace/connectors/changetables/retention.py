@@ -1,4 +1,4 @@
-"""The changes that change tables keep, for metrics. Planner."""
+"""The retention of changes in change tables, for metrics. Planner."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tailrace.log.retention import LogRetention
 
 
 def retention(config: Config) -> LogRetention:
-    """Return the time of the oldest change, and the seconds for which changes are kept; of several databases, the least
-    of what each has."""
+    """Return the time of the oldest change, and the retention in seconds; for several databases, the smallest
+    values."""
     found, spans = dialect(config), []
     for database in found.databases:
         with closing(found.connect(database)) as session:

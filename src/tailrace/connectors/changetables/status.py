@@ -7,9 +7,9 @@ from tailrace.connectors.source_status import Offsets, SnapshotStatus, SourceSta
 
 
 def describe(end: Offsets, newest: Offsets) -> SourceStatus:
-    """Return the status of a query that has read to the offset `end` when `newest` is the newest known offset.
+    """Return the status of a query that has read to the offset `end`; `newest` is the newest known offset.
 
-    The distance between commits has no unit; only a lag of 0 is known.
+    The distance between two positions has no unit, so the lag is unknown unless it is 0.
     """
     if "databases" not in end:
         return SourceStatus(tables=tables(end, newest))

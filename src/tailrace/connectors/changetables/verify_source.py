@@ -1,8 +1,8 @@
-"""Read rows over change tables to compare them with a copy, and the keys that changed meanwhile. Driver.
+"""Rows of captured tables for a comparison with a copy, and the keys that changed meanwhile. Driver.
 
 These databases have no snapshot that several sessions share. Rows are read in chunks, each in its own transaction. The
-change tables then name the rows that changed since before the first read. They lag: they contain all that the rows may
-show once a commit after the reading has been captured.
+change tables then have the keys that changed after the first read began. They lag: they are complete for these rows
+once a commit after the reading has been captured.
 """
 
 from __future__ import annotations
@@ -53,8 +53,10 @@ class ComparedTables:
         value: Callable[[Any], str],
         demand: Callable[[Any, Sequence[CaptureTable]], None],
     ) -> None:
-        """Does not connect yet. `demand` raises PrerequisiteError if a session does not see all of a table. Raises
-        ConfigError."""
+        """Does not connect yet. Raises ConfigError.
+
+        `demand` raises PrerequisiteError if a session does not see all rows of a table.
+        """
         self._config, self._name, self._value, self._demand = config, name, value, demand
         dialect = loading.dialect(config)
         self.form: SourceForm | None = loading.form(config.connector)
@@ -78,7 +80,7 @@ class ComparedTables:
         return self._source.settings.shaping.read(carried(self._admission.admit(table), copies=True))
 
     def take(self) -> None:
-        # taken before any row is read: the rows contain everything that is captured up to it
+        # taken before any row is read: the rows contain every change that is captured up to this position
         self._reached = self._database.begin()
         self.position = self._reached.position.hex().upper() + _LAST
         databases, reached = {self._of: self._database}, {self._of: self._reached}
@@ -112,10 +114,9 @@ class ComparedTables:
         return bool((later > self._over_us).any()) if not self._mark else self._is_marked(newest)
 
     def _marked(self) -> str:
-        """Make a commit after everything that was read, by a row in the signal table. Return its id; "" without the
-        table.
+        """Commit a row in the signal table, after all reads. Return its id; "" without a signal table.
 
-        On an idle server no other commit would come, and nothing would tell that everything before is captured.
+        Once it is captured, all earlier commits are, too. An idle server has no other commit that could show this.
         """
         if self._signals is None or not self._captures(self._signals):
             return ""

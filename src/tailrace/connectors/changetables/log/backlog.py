@@ -16,11 +16,11 @@ from tailrace.errors import PositionLost
 
 SUBJECT = "checkpoint"
 NEAR = 0.75
-"""The part of the retention after which the clean-up is near."""
+"""Fraction of the retention after which a warning says that the clean-up is near."""
 
 
 def reached(config: Config, database: str) -> DatabaseProgress | None:
-    """Return how far the checkpoint has read a database, named in any case; None if there is no checkpoint."""
+    """Return the progress of a database in the checkpoint; None if there is no checkpoint. Ignores the name's case."""
     stored = stored_offset(checkpoint_directory(config))
     try:
         databases = {} if stored is None else TablesOffset.from_json(stored).databases
@@ -30,7 +30,7 @@ def reached(config: Config, database: str) -> DatabaseProgress | None:
 
 
 def lost(session: Session, read: DatabaseProgress) -> list[TableId]:
-    """Return the tables whose changes after a position are cleaned up, or whose change tables are gone; sorted.
+    """Return, sorted, the tables whose changes after `read` were cleaned up, or whose change tables are gone.
 
     Raises the errors of sessions, except PositionLost.
     """

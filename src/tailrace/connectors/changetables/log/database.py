@@ -24,8 +24,8 @@ NAMED = 20
 class Database:
     """A source database as the planner reads it.
 
-    `includes` tells which tables are captured, `admit` checks a schema when it appears. `reads` is True if a snapshot
-    reads the tables that exist at the start. Every method raises TailraceError; after ConnectionFailed, `lose` ends the
+    `includes` returns True for a captured table, `admit` checks each new schema. `reads` is True if a snapshot reads
+    the tables that exist at the start. Every method raises TailraceError; after ConnectionFailed, `lose` ends the
     session, and the next call opens a new one.
     """
 
@@ -48,7 +48,7 @@ class Database:
         self._session: Session | None = None
         self.was_connected = False
         self._warned: set[str] = set()
-        # tables of which a warning says that they are captured late; change tables that a line has named
+        # tables with a warning that they are captured late; change tables that were logged
         self._late: set[TableId] = set()
         self._named: set[tuple[str, int]] = set()
         self._lineage: str | None = None
@@ -70,7 +70,7 @@ class Database:
         return self._session
 
     def lose(self) -> None:
-        """Drop the session and what it has said of the server: the next one may connect to another server."""
+        """Drop the session and the facts that it has read: the next session may connect to another server."""
         if self._session is not None:
             self._session.close()
             self._session = None
@@ -104,7 +104,7 @@ class Database:
 
     @property
     def lineage(self) -> str:
-        """The result of `Session.lineage` when first used, at the start."""
+        """The result of `Session.lineage` at the start, "" if it fails."""
         if self._lineage is None:
             try:
                 self._lineage = self.session.lineage()
@@ -141,8 +141,8 @@ class Database:
         return ""
 
     def observe(self, reached: DatabaseProgress) -> tuple[Newest | None, CaptureHistory]:
-        """Return the newest position, and the change tables up to it; None and those of `reached` while nothing is
-        newer.
+        """Return the newest position, and the change tables up to it; None and the change tables of `reached` if
+        nothing is newer.
 
         The position is queried first, so that every change table that begins at or before it is found afterwards.
         """
@@ -156,8 +156,8 @@ class Database:
     def verify(self, spans: Sequence[PeriodPart], upto: Position) -> None:
         """Raise PositionLost unless all rows of `spans`, which end at `upto` or before, still exist.
 
-        Called after the rows were counted. A clean-up announces what it deletes first, so rows that still exist by its
-        announcement existed when they were counted.
+        Called after the rows were counted. A clean-up moves the start of a change table before it deletes rows. Rows
+        after the present start therefore existed when they were counted.
         """
         newest = self.session.newest()
         if newest is not None and newest < upto:
@@ -231,7 +231,7 @@ class Database:
     def _warn_of_late(self, captures: Sequence[CaptureTable]) -> None:
         """Warn of a table that is captured only after the start, if it has rows."""
         table = captures[0].source
-        # a clean-up moves the start, and with it the sentence
+        # keyed by table: a clean-up moves the start, which would change the sentence
         if self._reads and table not in self._late and self._has_rows(table):
             self._late.add(table)
             self._warn_once(
@@ -250,8 +250,8 @@ class Database:
 
     @staticmethod
     def _check(span: PeriodPart, start: Position | None) -> None:
-        """Raise PositionLost if rows of `span` are gone. `start` is the change table's present start, None without the
-        table."""
+        """Raise PositionLost if rows of `span` are gone. `start` is the change table's present start, None if it is
+        gone."""
         if start is None:
             capture = span.era.capture
             raise PositionLost(
@@ -291,13 +291,13 @@ class Database:
         for described in self.session.describe(captures):
             self._admit(described.table)
             older = eras.of(described.capture.source)
-            # of two that begin at one position the newer one comes last
+            # of two change tables that begin at one position the newer one comes last
             since = max(described.capture.start, following(older[-1].since)) if older else described.capture.start
             eras = eras.with_(CapturePeriod(described.capture, described.table, since))
         return eras
 
     def _warn_of_uncaptured(self, captured: set[TableId]) -> None:
-        """Warn of tables that the lists include but that have no change table, and if nothing is captured."""
+        """Warn of included tables without a change table, and if no table is captured."""
         if not captured:
             self._warn_once(f"no table of {self.name} that the lists include has a change table: nothing is captured")
         bare = [str(table) for table in self.session.tables() if table not in captured and self._includes(table)]
@@ -338,8 +338,8 @@ class Database:
         """Return the end of the batch after `after`, at most `newest`, and the number of its rows.
 
         A batch ends at the end of a transaction. It has as many transactions as the options allow, at least one.
-        Transactions without rows are passed in steps of the same size, one step a call, so that no call takes long; all
-        if `wholly`.
+        Transactions without rows are skipped in steps of the same size. A call takes one step, so that it is short;
+        with `wholly` it takes all steps.
         """
         low: Position = self._empty[1] if self._empty is not None and self._empty[0] == after else after
         while True:
@@ -383,8 +383,8 @@ class Database:
 
 
 def _is_altered(now: CaptureTable, before: CaptureTable) -> bool:
-    """Return True if a change table has other columns than before, in a database that does not number its tables.
+    """Return True if a change table has other columns than before: it was altered, or recreated with the same name.
 
-    It was altered, or made anew with the name that it had.
+    Only for databases without object ids, which would identify a recreated table.
     """
     return not now.object_id and now.name == before.name and set(now.columns) != set(before.columns)

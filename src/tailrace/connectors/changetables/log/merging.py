@@ -1,8 +1,7 @@
 """Merge the changes of several tables that share a topic, in the order of the log. Worker.
 
-Tables share a topic if options route them together. Each table's changes are batches of their own. They are cut where
-another table has a change in between: this is correct for any interleaving, and fast unless tables alternate row by
-row.
+Tables share a topic if options route them together. Each table has separate batches. They are cut where another table
+has a change in between: this is correct for any interleaving, and fast unless tables alternate row by row.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tailrace.connectors.changetables.log.rows import fixed
 
 
 class _Stream:
-    """The batches of a table that are not delivered yet, and the first change of them that is not."""
+    """The batches of a table that are not delivered yet, and the index of the first undelivered change."""
 
     def __init__(self, batches: Iterator[ChangeBatch]) -> None:
         self._batches = batches

@@ -66,7 +66,8 @@ def numbered(source: TaskSource, parts: Sequence[Part]) -> tuple[list[Part], lis
 
 
 def _scanned(source: TaskSource, part: Part) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Int64s, Int64s]:
-    """Return for each change of a part: its place in the log, its commit, the number of its events, its time."""
+    """Return, for each change of a part, its place in the log, its commit position, its number of events, and its
+    time."""
     key = set(part.table.key)
     columns = part.table.columns
     if not source.skips_unchanged:
@@ -91,7 +92,7 @@ def _scanned(source: TaskSource, part: Part) -> tuple[npt.NDArray[Any], npt.NDAr
 
 
 def _key_changes(batch: ChangeBatch) -> npt.NDArray[np.bool_]:
-    """Return which updates change the key."""
+    """Return a mask of the updates that change the key."""
     changed = batch.op == ord("u")
     if not changed.any() or not batch.table.key or batch.before is None or batch.after is None:
         return np.zeros(len(batch), np.bool_)

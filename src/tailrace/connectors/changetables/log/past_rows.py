@@ -1,10 +1,11 @@
 """Rows of a table as they were before the changes of a range of the log, by their keys. Worker.
 
-A change table has the old row of every update and delete. So the first transaction that changes a key tells whether the
-key had a row, and which: it had one if an old row comes first, or if the key has more old rows than new ones. If a new
-row comes first and the numbers are equal, the order does not tell: an update that moves many keys may insert a key's
-new row before it deletes the old one, and so may statements that create a row only for a moment. Then a later
-transaction tells; if none does, there was a row exactly if the table has one.
+A change table has the old row of every update and delete. The first transaction that changes a key usually shows if the
+key had a row before: it had one if an old row comes first, or if the key has more old rows than new ones.
+
+If a new row comes first and the numbers are equal, the transaction does not show it. An update that moves many keys may
+insert a key's new row before it deletes the old one; other statements may create a row only for a moment. Then a later
+transaction decides. If none does, the key had a row before exactly if the table has one now.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from tailrace.connectors.changetables.log.reconcile import one_text
 from tailrace.errors import PositionLost, PrerequisiteError
 
 _NONE = -1
-"""The old row of a key that had none."""
+"""Marks a key without an old row."""
 
 
 @dataclass(slots=True)
 class _OldRow:
     """An old row.
 
-    `is_there` tells whether it existed before, None while only the table can tell. `lacking` are the columns, by index,
-    whose values are still in the table, because no change has set them. `unknown` is a column whose value is nowhere.
+    `is_there` is True if it existed before, None if only the table can decide. `lacking` are the columns, by index,
+    whose values are still in the table, because no change has set them. `unknown` is a column whose old value is lost.
     """
 
     is_there: bool | None = None
@@ -43,8 +44,8 @@ class _OldRow:
 class _Changed:
     """A changed key.
 
-    `commit` is the transaction being read, `begins_old` is True if an old row came first in it, `taken` is the number
-    of its old rows minus its new rows. `first` is the first transaction of all.
+    `commit` is the transaction being read. `begins_old` is True if an old row came first in it, and `taken` is the
+    number of its old rows minus its new rows. `first` is the first transaction that changed the key.
     """
 
     commit: bytes
@@ -55,15 +56,18 @@ class _Changed:
     is_there: bool | None = None
 
     def turn(self, commit: bytes, begins_old: bool) -> None:
-        """Go on to another transaction. The result of the previous one holds for the first as well, unless one between
-        has changed it, and then it is already known."""
+        """Begin another transaction.
+
+        If the previous transaction decides `is_there` for its own beginning, this is also the answer for the first one:
+        transactions in between did not decide it, and so left the row as it was.
+        """
         if self.is_there is None and (self.taken or self.begins_old):
             self.is_there = self.taken > 0 or self.begins_old
         self.commit, self.begins_old, self.taken = commit, begins_old, 0
 
 
 class PastRows:
-    """The rows of the changed keys as they were before; see PastRowsBuilder."""
+    """The rows of the changed keys as they were before the changes; see PastRowsBuilder."""
 
     def __init__(
         self,
@@ -85,7 +89,7 @@ class PastRows:
         self._keys: list[Key] = [tuple(text.decode() for text in one) for one in zip(*parts, strict=True)]
 
     def unchanged(self, columns: list[pa.Array]) -> list[pa.Array]:
-        """Return the rows of the table without those of changed keys, and note from these what only the table tells."""
+        """Return the table's rows without those of changed keys. The latter complete the old rows of their keys."""
         if not self._place or not len(columns[0]):
             return columns
         keys = one_text([columns[self._table.index(name)] for name in self._identity])
@@ -102,9 +106,9 @@ class PastRows:
         return [column.filter(kept) for column in columns]
 
     def rows(self, is_wanted: Callable[[Key], bool]) -> list[pa.Array]:
-        """Return the old rows of the wanted keys, after `unchanged` has seen all rows that the table has of them.
+        """Return the old rows of the wanted keys. Call it after `unchanged` has processed all rows of these keys.
 
-        Raises PositionLost.
+        Raises PositionLost if an old value is lost.
         """
         own = [number for number, key in enumerate(self._keys) if self._old[number].is_there and is_wanted(key)]
         for number in own:
@@ -120,7 +124,7 @@ class PastRows:
 
 
 class PastRowsBuilder:
-    """Makes a PastRows from change rows in the order of the log.
+    """Builds a PastRows from change rows in the order of the log.
 
     `unlogged` are types whose old values the log may lack even if a change has set them.
     """
@@ -182,7 +186,7 @@ class PastRowsBuilder:
             self._columns.append([column.take(which) for column in rows.columns])
 
     def _begun(self, rows: ChangeRows, row: int) -> _OldRow:
-        """Return a key's first old row, and which of its values are missing."""
+        """Return a key's first old row, with the columns whose values are missing."""
         nulls = [place for place in {*rows.touched, *self._unlogged} if not rows.columns[place][row].is_valid]
         lacking = [place for place in nulls if not _is_set(rows, row, place)]
         unknown = next((place for place in nulls if place in self._unlogged and place not in lacking), None)

@@ -1,4 +1,5 @@
-"""Rows of a window that the log has overtaken, because their key has a change in the same batch. Worker."""
+"""Reconciliation of a window's rows with the log: rows whose key has a change in the same batch are left out.
+Worker."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def changed_keys(
 def without(
     table: TableSchema, columns: list[pa.Array], identity: tuple[str, ...], changed: pa.Array
 ) -> list[pa.Array]:
-    """Return the rows of `columns`, which are those of `table`, whose key is not in `changed`."""
+    """Return the rows of `columns`, the columns of `table`, whose key is not in `changed`."""
     if not len(changed):
         return columns
     keys = one_text([columns[table.index(name)] for name in identity])

@@ -1,4 +1,4 @@
-"""Rows that a task reads again by their keys, for values that a change table does not carry. Worker."""
+"""Look-up of current rows by their keys, for values that a change table does not carry. Worker."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ class PresentRows:
 
 
 def _text(values: Sequence[bytes | None]) -> Key:
-    """Return the texts of a key. A row that was found has no null in its key."""
+    """Return the texts of a key, which has no null, because rows are looked up by it."""
     return tuple((value or b"").decode() for value in values)

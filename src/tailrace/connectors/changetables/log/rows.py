@@ -151,7 +151,7 @@ class TimesByPosition:
 
     @classmethod
     def none(cls) -> TimesByPosition:
-        """Return times for a caller that needs none."""
+        """Return an object for callers that do not need times."""
         return cls(np.zeros(0, "S1"), np.zeros(0, np.int64), 0)
 
     def find(self, commits: pa.Array) -> Int64s:
@@ -160,7 +160,7 @@ class TimesByPosition:
         if not len(self.positions):
             self.missing += len(wanted)
             return np.full(len(wanted), self.fallback_us, np.int64)
-        # the place after the last position that is not greater than the wanted one
+        # index after the last position that is not greater than the wanted one
         place = np.searchsorted(self.positions, wanted, side="right")
         found = self.at_us[np.maximum(place - 1, 0)]
         self.missing += int((self.positions[np.maximum(place - 1, 0)] != wanted).sum())
@@ -186,7 +186,7 @@ def fixed(positions: pa.Array) -> npt.NDArray[Any]:
 
 @dataclass(slots=True)
 class RowAssembly:
-    """Makes ChangeBatches from one table's rows, in order, with the state that later rows need.
+    """Builds ChangeBatches from one table's rows, in order, and keeps the state that later rows need.
 
     `serial` counts the rows of one commit and change position from 1; the two rows of an update count as two (Debezium:
     `event_serial_no`). The ordinal is one less. `skipped` are operations whose rows are dropped before numbering, both
@@ -254,7 +254,7 @@ class RowAssembly:
     def _mark(
         self, images: tuple[Image | None, Image | None], code: npt.NDArray[Any], touched: Mapping[int, Flags]
     ) -> None:
-        """Mark the nulls that stand for a value that the log did not carry.
+        """Mark nulls as unavailable if they may stand for a value that the log did not carry.
 
         In a new row this is a null of an unsent type that the update has not set; in an old row any null of an unsent
         type. With `exact` this includes the old rows of deletes, and other large columns of updates that have not set
@@ -292,7 +292,7 @@ def _flag(image: Image, place: int, absent: Flags) -> None:
 
 
 def _differs(positions: pa.Array, before: bytes) -> Flags:
-    """Return which positions differ from the previous one; `before` precedes the first."""
+    """Return a mask of the positions that differ from the previous one; `before` precedes the first."""
     count = len(positions)
     differs = np.ones(count, np.bool_)
     differs[0] = positions[0].as_py() != before
@@ -336,7 +336,7 @@ def read_batch(
 ) -> ChangeBatch:
     """Return rows of a table as changes `r`, all with `marker`, at the commit `position`.
 
-    `change` is the position of the change that they follow, with serial 1; None if they follow none.
+    `change` is the position of the change after which they are shown, with serial 1; None without such a change.
     """
     count = len(columns[0]) if columns else 0
     return ChangeBatch(

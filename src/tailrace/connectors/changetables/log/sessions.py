@@ -23,7 +23,7 @@ from tailrace.process.runtime import THREADS, Runtime
 log = logging.getLogger("tailrace")
 T = TypeVar("T")
 
-# Most further tries on a server that is behind the planner's, with growing pauses.
+# The most retries on a server that lags behind the planner's server, with growing pauses.
 BEHIND = 15
 
 # Idle sessions of this process, by dialect and database. A worker outlives its tasks, and a login is expensive.
@@ -33,9 +33,9 @@ _lock = threading.Lock()
 
 @contextmanager
 def borrowed(dialect: Dialect, database: str) -> Iterator[Session]:
-    """Lend a session of this process; it is closed after an error, else returned.
+    """Lend a session of this process. It is closed after an error, else kept for the next use.
 
-    If its connection was lost, the idle ones are most likely lost too, so they are closed as well.
+    If its connection was lost, the idle sessions are most likely lost, too, and are also closed.
     """
     name = (pickle.dumps(dialect), database)
     with _lock:
@@ -104,8 +104,9 @@ def changes(
     """Yield the rows of a span. After a lost connection, continue after the rows that were yielded.
 
     `table` has the columns to read; `masked` is as in Session. A session may connect to another server than the
-    planner's does; one that is behind gets time to catch up. Raises PositionLost if this takes too long, or if rows of
-    the span were cleaned up meanwhile: then the yielded rows may have a gap, and nothing of the batch may be committed.
+    planner's session; a server that lags gets time to catch up. Raises PositionLost if this takes too long, or if rows
+    of the span were cleaned up meanwhile: then the yielded rows may have a gap, and nothing of the batch may be
+    committed.
     """
     given = _Given(span.after)
     failure = 0
@@ -178,7 +179,7 @@ class _Given:
         self._commit = commit
 
     def resumption(self) -> tuple[bytes, int]:
-        """Return the position after which to read on, and the number of rows to skip then."""
+        """Return the position after which to resume, and the number of rows to skip there."""
         return (self._after, 0) if self._commit is None else (preceding(self._commit), self._rows)
 
 

@@ -18,8 +18,8 @@ from tailrace.events.schema_changes import ALTER, CREATE, PrecedingChange, Schem
 class TableVersions:
     """The table versions of one query. Raises the errors of sessions.
 
-    `includes` tells which tables are captured. At the start all other tables also have records, if the dialect lists
-    them; `only_captured` (schema.history.internal.store.only.captured.tables.ddl) drops those that the lists exclude.
+    `includes` returns True for a captured table. At the start all other tables also have records, if the dialect lists
+    them; `only_captured` (schema.history.internal.store.only.captured.tables.ddl) drops tables that the lists exclude.
     `skipped` are the operations whose rows are not counted as changes; see `rows.skipped_rows`.
     """
 
@@ -88,8 +88,8 @@ class TableVersions:
         return SchemaChange(ALTER, era.table, era.since, at_us, number, preceding=shown)
 
     def _preceding(self, database: Database, since: Position, at_us: int) -> PrecedingChange | None:
-        """Return the last change of any captured table before `since`; None if the change tables have none (any
-        more)."""
+        """Return the last change of any captured table before `since`; None if the change tables have no earlier
+        change."""
         session = database.session
         captures = [one for one in session.captures() if self._includes(one.source)]
         ends = {one: session.last(one, preceding(since), self._skipped) for one in captures}

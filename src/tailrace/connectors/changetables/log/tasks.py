@@ -33,7 +33,7 @@ log = logging.getLogger("tailrace")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A span of a change table; `table` is the source table as events show it, with the columns that they need.
+    """A span of a change table; `table` is the source table with the columns that events need.
 
     With transaction metadata `total_order` and `table_order` number the span's changes; see ChangeBatch.
     """
@@ -47,10 +47,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class TaskSource:
-    """The parts that every task needs to read.
+    """The settings and connections that every task needs.
 
-    `at_us` is the time at which the batch was planned, in µs since 1970; `skips_unchanged` is
-    skip.messages.without.change; `processors` tell which values are read again from their tables.
+    `at_us` is the time at which the batch was planned, in µs since 1970. `skips_unchanged` is
+    skip.messages.without.change. `processors` choose the values that are read again from their tables.
     """
 
     dialect: Dialect
@@ -183,14 +183,14 @@ def _closed() -> bool:
 class SnapshotTask:
     """Rows of one table of a snapshot: the chunk's range of keys, or the rows of `statement`.
 
-    After a lost connection, or a deadlock, the task continues after the last key that it yielded: the log has whatever
-    changes meanwhile. Without a key, yielded rows cannot be told from others, so it raises ConnectionFailed unless it
-    has yielded none; a restart of the query reads the chunk again. If a statement of a signal (`asked`) fails, the task
-    logs it and leaves out the rest of its rows, because the planned batch would fail again at each start.
+    After a lost connection, or a deadlock, the task continues after the last key that it yielded: the log has all
+    changes made meanwhile. Without a key it cannot continue, and raises ConnectionFailed if it has yielded rows; a
+    restart of the query reads the chunk again. If a statement of a signal (`asked`) fails, the task logs it and leaves
+    out the rest of its rows: otherwise the planned batch would fail again at each start.
 
-    `moving` is True if rows may move while they are read, as under read_committed, so that one may be read twice. In
-    blocks it is yielded once: rows come in the order of the key. Without a key the block is not marked as a snapshot's,
-    whose rows would have to be new, each with a key of its own.
+    `moving` is True if rows may move while they are read, as under read_committed: a row may then be read twice. Blocks
+    have it once, since rows arrive in the order of the key. Blocks without a key are not marked as snapshot rows, which
+    must be new rows with unique keys.
     """
 
     source: TaskSource
@@ -232,7 +232,7 @@ class SnapshotTask:
             yield from to_rows(self._marked(held, opened, True), self.source.settings, self.source.form)
 
     def _once(self) -> Iterator[list[pa.Array]]:
-        """Yield the rows without those that have the key of the previous row."""
+        """Yield the rows, without rows whose key equals that of the previous row."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -250,7 +250,7 @@ class SnapshotTask:
             yield [column.filter(pc.invert(again)) for column in columns] if pc.any(again).as_py() else columns
 
     def _rows(self) -> Iterator[list[pa.Array]]:
-        """Yield the rows. Continue after lost connections as long as it is known where."""
+        """Yield the rows. After a lost connection, continue if the position is known."""
         left: KeyRange | None = self.rows
         failure = 0
         while left is not None:
@@ -314,7 +314,7 @@ class WindowTask:
 
     Rows whose key has a change in the batch are left out, because the log has their latest state. `rows` is an Arrow
     IPC stream of `table.columns`, `identity` names the columns that identify rows, `changes` are the batch's spans of
-    the table. `position` and `change` are those of the closing watermark's commit and change.
+    the table. `position` and `change` are the positions of the closing watermark's commit and change.
     """
 
     source: TaskSource

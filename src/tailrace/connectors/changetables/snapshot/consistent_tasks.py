@@ -1,8 +1,8 @@
 """Tasks that read tables as they were at one position, while others write. Worker.
 
-Sessions of these databases share no snapshot. So a task reads its rows at any time after the position, writes a row to
-the signal table, and waits until it is captured: then the change tables have everything that the task may have seen.
-Changes after the position are undone.
+Sessions of these databases cannot share a snapshot. A task therefore reads its rows at any time after the position,
+writes a row to the signal table, and waits until that row is captured. The change tables then have every change that
+the task may have seen, and the task undoes the changes after the position.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tailrace.snapshot.signals import WINDOW_CLOSE
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# The longest wait for a row of the signal table to be captured, and the pause between two looks, in s.
+# The longest wait for a row of the signal table to be captured, and the pause between two polls, in s.
 CAPTURED_SECONDS, LOOK = 180.0, 0.05
 _NUMBERS = frozenset(("tinyint", "smallint", "int", "integer", "bigint", "decimal", "numeric"))
 _DATES = frozenset(("date",))
@@ -46,8 +46,7 @@ class SignalTable:
     deletes: bool
 
     def mark(self, session: Session, after: Position, runtime: Runtime = THREADS) -> Position:
-        """Write a row, and return its commit position once it is captured: then everything visible before is captured
-        too.
+        """Write a row, and return its commit position once it is captured. All earlier commits are then captured, too.
 
         Raises PrerequisiteError if this takes too long.
         """
@@ -87,7 +86,7 @@ class SignalTable:
 
 @dataclass(frozen=True, slots=True)
 class HeldPart:
-    """A range of the keys of a table: `table` has the columns to read, `number` keeps its ordinals apart."""
+    """A range of the keys of a table: `table` has the columns to read, `number` makes its ordinals unique."""
 
     table: TableSchema
     era: CapturePeriod
@@ -156,7 +155,7 @@ class HeldTask:
         return found
 
     def _demand(self) -> None:
-        """Raise PositionLost if a table is no longer what it was at the position."""
+        """Raise PositionLost if a table was altered after the position."""
         eras = {part.table.id: part.era for part in self.parts}
         described = self._run(lambda session: session.describe([era.capture for era in eras.values()]))
         for one, era in zip(described, eras.values(), strict=True):

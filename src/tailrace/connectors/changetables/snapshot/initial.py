@@ -1,8 +1,8 @@
 """Initial and blocking snapshots over change tables: the rows that each batch reads. Planner.
 
-The position of the log is taken first. Then the tables are read in chunks by key, each in a task of its own, in the
-isolation level of the options. So a row may show a change that the log brings again later. The log is read from the
-position on, so every row ends in its last state.
+The position of the log is taken first. Then tasks read the tables in chunks by key, in the isolation level of the
+options. A row may therefore show a change that the log repeats later. The log is read from the position on, so every
+row ends in its last state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger("tailrace")
 
 # The rows of a chunk.
 CHUNK_ROWS = 50_000
-# A blocking snapshot reads the tables that its signal names, whatever this option says.
+# A blocking snapshot reads the tables that its signal names, and ignores this option.
 _ALL: dict[str, Any] = {"snapshot.include.collection.list": []}
 
 
@@ -58,8 +58,10 @@ class TableSnapshots:
     def begin(
         self, reached: Mapping[str, DatabaseProgress], chosen: Mapping[TableId, str | None] | None = None
     ) -> TablesSnapshot:
-        """Return a snapshot of the captured tables that the options select, or of those `chosen`, some by a
-        statement."""
+        """Return a snapshot of the captured tables that the options select, or of the tables `chosen`.
+
+        `chosen` has the statement of each table, or None.
+        """
         tables: list[TableId] = []
         first: list[str] = []
         for name, database in self._databases.items():
@@ -97,8 +99,8 @@ class TableSnapshots:
     def advance(
         self, snapshot: TablesSnapshot, reached: Mapping[str, DatabaseProgress], max_rows: int | None
     ) -> TablesSnapshot:
-        """Return the snapshot after the next batch, with the batch's chunks: enough to keep every core busy for a
-        while."""
+        """Return the snapshot after the next batch, with the batch's chunks, which are enough to keep every core
+        busy."""
         rows = CHUNK_ROWS if max_rows is None else max(1, min(CHUNK_ROWS, max_rows // self._parallelism))
         count = 3 * self._parallelism if max_rows is None else self._parallelism
         chunks: list[SnapshotChunk] = []
@@ -123,7 +125,7 @@ class TableSnapshots:
         self._current = (place, min(planned, known) if known > 0 else planned, known)
 
     def status(self) -> dict[str, Any] | None:
-        """Return the progress of the running snapshot, as the status shows it; None if none is running."""
+        """Return the progress of the running snapshot for `Planner.status`; None if none is running."""
         if self._running is None or self._current is None:
             return None
         place, rows, of = self._current
@@ -192,7 +194,7 @@ class TableSnapshots:
 
 
 def with_columns(shown: TableSchema, whole: TableSchema, names: Sequence[str]) -> TableSchema:
-    """Return `shown` with those of the columns `names` that it lacks: reading needs them, whatever events show."""
+    """Return `shown` with the missing columns of `names`: reading needs them, even if events do not show them."""
     present = {column.name for column in shown.columns}
     missing = tuple(column for column in whole.columns if column.name in names and column.name not in present)
     return replace(shown, columns=shown.columns + missing)

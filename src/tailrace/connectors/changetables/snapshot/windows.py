@@ -1,9 +1,9 @@
 """Windows over change tables: chunks read between two watermarks, and the log up to the second one. Planner.
 
-A database with change tables has no snapshot that several sessions could share, and its log lags. So the planner itself
-reads the rows of a window, and the batch reads the log to the commit of the closing watermark, once it is captured:
-then the log has everything that the chunks show. The rows have the position of the closing watermark's change, as in
-Debezium, which has just read this change when it sends them.
+A database with change tables has no snapshot that several sessions could share, and its log lags. The planner itself
+therefore reads the rows of a window. The batch reads the log to the commit of the closing watermark, once that is
+captured: then the log has every change that the chunks show. The rows have the position of the closing watermark's
+change, as in Debezium, which has just read this change when it sends them.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ log = logging.getLogger("tailrace")
 WINDOW_SECONDS = 30.0
 # A window waits while this many transactions are still to be read.
 FAR = 5_000
-# Rows of the first automatic window, most rows of any, and the seconds that reading one should take.
+# Rows of the first automatic window, the most rows of a window, and the seconds that reading a window should take.
 FIRST_ROWS, MOST_ROWS = 4096, 200_000
 WINDOW_PACE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """The position in each database, and the present state of its log: the newest position, and the change tables."""
+    """The position in each database, with the present state of its log: newest position and change tables."""
 
     reached: Mapping[str, DatabaseProgress]
     observed: Mapping[str, tuple[Newest | None, CaptureHistory]]
@@ -56,7 +56,7 @@ class LogPlace:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The changes of a batch, of each database: those after `before`, up to `found`."""
+    """The changes of a batch: in each database, the changes after `before` up to `found`."""
 
     before: Mapping[str, DatabaseProgress]
     found: Mapping[str, DatabaseProgress]
@@ -136,8 +136,8 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, ClosingPlace, Ch
         return self._here.session
 
     def check(self, reached: Mapping[str, DatabaseProgress]) -> None:
-        """Raise ConfigError if the signal table has no change table: then neither signals nor watermarks would be
-        seen."""
+        """Raise ConfigError if the signal table has no change table, so that signals and watermarks would not be
+        captured."""
         if self._checked or self.table is None:
             return
         if _era(reached[self.database], self.table) is None:
@@ -283,7 +283,7 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, ClosingPlace, Ch
     # --- chunks --------------------------------------------------------------------------------------------------
 
     def next_chunks(self, view: LogPlace, state: IncrementalSnapshot, count: int) -> FoundChunks[WindowRows]:
-        """Return the next chunks as one, with as many rows as exist now."""
+        """Return the next chunks, read as one, with the rows that exist now."""
         one, cursor = state.current, state.cursor
         here = replace(view.reached[self.database], eras=view.observed[self.database][1])
         era = _era(here, TableId(self.database, one.schema, one.table))
@@ -313,7 +313,8 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, ClosingPlace, Ch
 
 
 def signal_table(named: str | Sequence[str] | None, databases: Sequence[str]) -> TableId | None:
-    """Return the table that `signal.data.collection` names: `database.schema.table`; a single database may be left out.
+    """Return the table that `signal.data.collection` names: `database.schema.table`, or `schema.table` for one
+    database.
 
     Raises ConfigError for a database that is not captured, and for several tables.
     """
@@ -354,7 +355,8 @@ def _joined(fetches: Any, width: int) -> list[pa.Array]:
 
 
 def _first_columns(era: CapturePeriod, count: int) -> TableSchema:
-    """Return the table with only its first columns: those of the signal table are id, type and data, by any names."""
+    """Return the table with only its first columns. The signal table's first columns are id, type and data, by any
+    names."""
     return replace(era.table, columns=era.table.columns[:count], key=())
 
 
