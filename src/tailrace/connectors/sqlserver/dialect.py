@@ -174,8 +174,8 @@ class SqlServerSession:
         found = []
         for row in instances:
             number, source, instance, start, created, schema, table, change_schema, change_table, role = row
-            # An instance without columns was dropped meanwhile, one without a low end has captured nothing yet, and
-            # the functions of one with a gating role return nothing to others.
+            # An instance without columns was dropped meanwhile. An instance without a low end has captured nothing yet.
+            # The functions of an instance with a gating role return nothing to other logins.
             if number not in columns or start is None or not self._wanted(instance) or not self.is_member(role):
                 continue
             found.append(
@@ -190,7 +190,7 @@ class SqlServerSession:
         return {(name, number): bytes(start) for name, number, start in self.all(statements.STARTS)}
 
     def is_member(self, role: str | None) -> bool:
-        """Return True if the login may read what the gating role guards, or if there is no role."""
+        """Return True if the login belongs to the gating role `role`, or if there is no role."""
         if role and role not in self._roles:
             self._roles[role] = self.one(statements.MEMBER, role) == 1
         return not role or self._roles[role]
@@ -264,7 +264,7 @@ class SqlServerSession:
         span = self._span(capture, after, upto)
         if span is None:
             return
-        # the place and the number in the mask of each column whose nulls may stand for missing values
+        # for each column whose nulls may stand for missing values: its place, and its number in the mask
         unsent = [
             (place, capture.columns.index(column.name))
             for place, column in enumerate(table.columns)
@@ -308,8 +308,8 @@ class SqlServerSession:
     def _span(self, capture: CaptureTable, after: Position, upto: Position) -> tuple[Position, Position] | None:
         """Return the first and last position of a range for a capture instance; None for an empty range.
 
-        Raises PositionLost if the clean-up has reached it. A range that begins before the instance has lost nothing:
-        changes begin at the instance's start, as it was when the instance was found.
+        Raises PositionLost if the clean-up has reached the range. A range may begin before the instance's start:
+        nothing is lost then, because changes begin at that start, as it was when the instance was found.
         """
         low, oldest = max(following(after), capture.start), self.oldest(capture)
         if oldest > low and upto >= low:
@@ -342,7 +342,7 @@ class SqlServerSession:
         if name:
             offset = timezone(name).utcoffset(None)
             if offset is None:
-                # a clock that is put back shows an hour twice; the earlier one is taken
+                # a clock that is put back shows an hour twice; the earlier time is used
                 zoned = pc.assume_timezone(local, name.strip(), ambiguous="earliest", nonexistent="latest")
                 return zoned.cast(pa.int64()).to_numpy()
             seconds = int(offset.total_seconds())
@@ -411,7 +411,10 @@ class SqlServerSession:
                     yield [texts(column) for column in batch.columns[: len(table.columns)]]
 
     def _as_table(self, statement: str, table: TableSchema) -> str:
-        """Return a select of the user in a form that can replace a table, after trying it without reading rows."""
+        """Return a select of the user in a form that can replace a table. It is tried without reading rows.
+
+        Raises ConfigError if no form works.
+        """
         from mssql_python import exceptions
 
         fault: BaseException | None = None

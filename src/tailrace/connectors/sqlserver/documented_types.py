@@ -37,4 +37,4 @@ LISTED: tuple[tuple[str, Column], ...] = (
     ("datetime2(7)", _base("datetime2", 7)),
     ("datetimeoffset", _base("datetimeoffset", 7)),
 )
-"""The page's name of a type, and a column of it."""
+"""The name of a type on the reference page, and a column of the type."""

@@ -151,7 +151,7 @@ OWN = (
 def signal_tables(names: list[str], databases: tuple[str, ...]) -> dict[str, tuple[str, str]]:
     """Return the schema and table of each database's signal table. A name of two parts belongs to the first database.
 
-    Raises ValueError for a database that is not read or has two; its text is meant to follow the option's name.
+    Raises ValueError for a database that is not read or has two signal tables. Its text continues the option's name.
     """
     found: dict[str, tuple[str, str]] = {}
     known = {name.lower(): name for name in databases}

@@ -77,9 +77,9 @@ def close(connection: mssql_python.Connection) -> None:
 def _driver() -> Any:
     """Return the driver's module, set up once in a process.
 
-    It uses the native half that needs nothing of the operating system, unless the environment names the other. Pooling
-    is off: an isolation level outlives `sp_reset_connection` ("SET TRANSACTION ISOLATION LEVEL", remarks), so a pooled
-    session could read with the level of another.
+    The driver uses the native provider that needs no library of the operating system, unless the environment names
+    another. Pooling is off: an isolation level outlives `sp_reset_connection` ("SET TRANSACTION ISOLATION LEVEL",
+    remarks), so a pooled session could read with the level of its previous user.
     """
     if importlib.util.find_spec("mssql_python") is None:
         raise PrerequisiteError("SQL Server's driver is not installed.", pip_install("tailrace[sqlserver]"))

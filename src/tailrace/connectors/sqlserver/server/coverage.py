@@ -16,7 +16,7 @@ _COMPUTED = "it is computed, and null in changes; a copy is without it"
 
 
 class CoverageSession(Protocol):
-    """The parts of a session that are needed here."""
+    """The methods of a session that the checks of coverage use."""
 
     def all(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Return all rows of a statement."""
@@ -43,9 +43,9 @@ class SourceColumn:
 class Coverage:
     """The difference between a table and its capture instance.
 
-    `columns` are those of the source, `captured` the instance's columns by name, with their ids in the source.
-    `sees_masked` is True if the login sees masked values, `has_filter` if a security policy filters rows, `may_switch`
-    if partitions may be switched in and out.
+    `columns` are the columns of the source. `captured` has the instance's columns by name, with their ids in the
+    source. `sees_masked` is True if the login sees masked values, `has_filter` if a security policy filters rows,
+    `may_switch` if partitions may be switched in and out.
     """
 
     capture: CaptureTable
@@ -58,7 +58,7 @@ class Coverage:
     def uncarried(self) -> Iterator[tuple[str, str]]:
         """Yield the columns whose values changes do not carry, each with the reason.
 
-        Columns that were added later have a finding of their own.
+        Columns that were added later are not among them: `CaptureHealth.altered` reports these.
         """
         last = max(self.captured.values(), default=0)
         present = {column.name for column in self.columns}
@@ -78,7 +78,7 @@ class Coverage:
                 yield name, "it was dropped, and is null in changes"
 
     def masked(self) -> list[str]:
-        """Return the captured columns of which this login sees masked values."""
+        """Return the captured columns whose values this login sees masked."""
         return [
             one.name for one in self.columns if one.name in self.captured and one.is_masked and not self.sees_masked
         ]
@@ -126,9 +126,9 @@ def _numbers(rows: Iterable[tuple[Any, ...]]) -> set[int]:
 
 
 def findings(coverages: Iterable[Coverage], shows: Callable[[TableId, str], bool], of: str) -> Iterator[Finding]:
-    """Yield one warning for each table whose changes do not carry all that a SELECT returns.
+    """Yield one warning for each table whose changes lack anything that a SELECT returns.
 
-    `shows` tells whether the options include a table's column; `of` names the database if there are several.
+    `shows` returns True if the options include a table's column. `of` names the database if there are several.
     """
     for one in coverages:
         told = list(_told(one, shows))
@@ -138,7 +138,7 @@ def findings(coverages: Iterable[Coverage], shows: Callable[[TableId, str], bool
 
 
 def _told(one: Coverage, shows: Callable[[TableId, str], bool]) -> Iterator[tuple[str, str]]:
-    """Yield a part of a sentence and a remedy for each thing that changes do not carry."""
+    """Yield a part of a sentence and a remedy for each kind of rows or values that changes do not carry."""
     source = one.capture.source
     uncarried = [f"{name} ({why})" for name, why in one.uncarried() if shows(source, name)]
     if uncarried:
@@ -172,7 +172,7 @@ def demand_sight(
 ) -> None:
     """Raise PrerequisiteError if this login does not see all rows and values of a table.
 
-    A comparison would take what it does not see for lost at the source, and a repair would remove it from the copy.
+    A comparison would count hidden rows as deleted at the source, and a repair would remove them from the copy.
     """
     for one in read(session, captures):
         source = one.capture.source
@@ -190,7 +190,8 @@ def demand_sight(
 
 
 def _sees_all(session: CoverageSession, table: TableId) -> bool:
-    """Return True if the login sees as many rows as the table has; writers may disturb the comparison."""
+    """Return True if the login sees as many rows as the table has. Repeated, because writers may disturb the
+    comparison."""
     count = statements.hidden_rows(table)
     return any(session.one(count, table.schema, table.table) == 0 for _ in range(_TRIES))
 

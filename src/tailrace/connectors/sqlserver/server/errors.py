@@ -225,7 +225,7 @@ _PREFIX = re.compile(r"(?:\[[^\]]*\])+")
 
 
 def text_of(error: BaseException) -> str:
-    """Return the server's or driver's message on one line, without the driver's name. It may have a secret in it."""
+    """Return the server's or driver's message on one line, without the driver's name. It may contain a secret."""
     text = str(getattr(error, "ddbc_error", "") or error)
     return " ".join(_PREFIX.sub("", text).split()).rstrip(".")
 

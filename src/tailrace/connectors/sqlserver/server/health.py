@@ -17,7 +17,7 @@ _SILENT_S = 900
 
 
 class HealthSession(Protocol):
-    """The parts of a session that are needed here."""
+    """The methods of a session that the checks of capture use."""
 
     database: str
 
@@ -35,7 +35,7 @@ class HealthSession(Protocol):
 
 
 class CaptureHealth:
-    """Checks over a session. `of` names the database in sentences if there are several."""
+    """Checks of capture over one session. `of` names the database in sentences if there are several."""
 
     def __init__(self, session: HealthSession, config: Config, of: str) -> None:
         self._session = session
@@ -44,7 +44,7 @@ class CaptureHealth:
         self._of = of
 
     def amiss(self, captures: Sequence[CaptureTable]) -> list[str]:
-        """Return sentences for a running pipeline. Raises TailraceError."""
+        """Return a sentence for each problem, for a running pipeline. Raises TailraceError."""
         found = [*self.agent(), *self.newest(), *self.altered(captures), *self.covered(captures)]
         return [f"{finding.text} {finding.remedy}".strip() for finding in found if finding.level != "ok"]
 
@@ -55,7 +55,7 @@ class CaptureHealth:
             runs = self._session.one(question)
         except TailraceError:
             runs = None
-        # the capture job leaves a trace of its own, which also shows a job that is stopped or fails
+        # the capture job writes rows even on an idle server, so their age also shows a job that is stopped or fails
         silent = self._session.one(statements.SILENCE)
         if runs is not None and not int(runs):
             yield Finding(

@@ -1,4 +1,4 @@
-"""Every SQL statement that goes to SQL Server. Only text; parameters are `?`, in the order that the docstrings name.
+"""Every SQL statement for SQL Server. Only text: parameters are `?`, in the order given in the docstrings.
 
 Reviewed against Microsoft's documentation of Transact-SQL, whose pages are named. Names are in brackets. Statements are
 composed only of names, whole numbers, expressions of `texts.py`, and SQL that the user gives.
@@ -40,7 +40,7 @@ _ISOLATION = {
 
 
 def isolation(mode: str, lock_timeout_ms: int) -> str:
-    """Return the settings to read rows. In autocommit mode each select is a transaction of its own."""
+    """Return the settings of a session that reads rows. In autocommit mode each select is a transaction."""
     return f"set transaction isolation level {_ISOLATION[mode]}; set lock_timeout {lock_timeout_ms}"
 
 
@@ -117,7 +117,7 @@ __$command_id came with updates of the versions 2012 to 2016, so older change ta
 def changes(
     change_schema: str, change_table: str, columns: Sequence[Column], by_command: bool, masked: bool = False
 ) -> str:
-    """Return the change rows of a change table in a range (after, upto).
+    """Return a query for the change rows of a change table in a range (after, upto).
 
     "cdc.<capture_instance>_CT": the leading columns; __$operation 1 is delete, 2 insert, 3 update (before), 4 update
     (after); __$seqval "should not be used for ordering", __$command_id should. With `by_command` it is a column, 0 for
@@ -128,7 +128,7 @@ def changes(
 
 
 def changes_by_function(instance: str, columns: Sequence[Column], masked: bool = False) -> str:
-    """Return the change rows from the function of a capture instance (from, to: both are included).
+    """Return a query for the change rows by the function of a capture instance (from, to: both are included).
 
     "cdc.fn_cdc_get_all_changes_<capture_instance>": row filter option all update old; both ends must lie within the
     instance's changes, else error 313. The function does not return __$command_id.
@@ -146,19 +146,19 @@ def _changes(source: str, columns: Sequence[Column], where: str, by_command: boo
 
 
 def total(change_schema: str, change_table: str) -> str:
-    """Return the number of change rows in a range (after, upto). "COUNT_BIG (Transact-SQL)"."""
+    """Return a query for the number of change rows in a range (after, upto). "COUNT_BIG (Transact-SQL)"."""
     table = quoted(change_schema, change_table)
     return f"select count_big(*) from {table} where {_START} > ? and {_START} <= ?"
 
 
 def total_by_function(instance: str) -> str:
-    """Return the number of change rows by the function of a capture instance (from, to)."""
+    """Return a query for the number of change rows by the function of a capture instance (from, to)."""
     function = quoted("cdc", f"fn_cdc_get_all_changes_{instance}")
     return f"select count_big(*) from {function}(?, ?, N'all update old')"
 
 
 def counts(change_schema: str, change_table: str) -> str:
-    """Return the number of each transaction's change rows in a range (after, upto)."""
+    """Return a query for the number of each transaction's change rows in a range (after, upto)."""
     table = quoted(change_schema, change_table)
     return (
         f"select {_START}, count_big(*) from {table} where {_START} > ? and {_START} <= ? "
@@ -167,19 +167,19 @@ def counts(change_schema: str, change_table: str) -> str:
 
 
 def counts_by_function(instance: str) -> str:
-    """Return the number of each transaction's change rows by the function of a capture instance (from, to)."""
+    """Return a query for the number of each transaction's change rows by the function of an instance (from, to)."""
     function = quoted("cdc", f"fn_cdc_get_all_changes_{instance}")
     return f"select {_START}, count_big(*) from {function}(?, ?, N'all update old') group by {_START} order by {_START}"
 
 
 def last(change_schema: str, change_table: str, skipped: Sequence[int]) -> str:
-    """Return the commit position of the last change row in a range (upto), without `skipped` operations."""
+    """Return a query for the commit position of the last change row in a range (upto), without `skipped` operations."""
     table = quoted(change_schema, change_table)
     return f"select max({_START}) from {table} where {_START} <= ?{_but(skipped, ' and')}"
 
 
 def last_by_function(instance: str, skipped: Sequence[int]) -> str:
-    """Return the commit position of the last change row by the function of a capture instance (from, to)."""
+    """Return a query for the commit position of the last change row by the function of an instance (from, to)."""
     function = quoted("cdc", f"fn_cdc_get_all_changes_{instance}")
     return f"select max({_START}) from {function}(?, ?, N'all update old'){_but(skipped, ' where')}"
 
@@ -208,8 +208,8 @@ def _among(numbers: Sequence[int]) -> str:
 
 
 def columns(objects: Sequence[int]) -> str:
-    """Return the columns of tables by object id: name, id, type, sizes, nullability, default, whether computed, an
-    identity.
+    """Return a query for the columns of tables by object id: name, id, type, sizes, nullability, default, and flags for
+    computed and identity columns.
 
     An alias type is resolved by its system_type_id; CLR types share one system_type_id and differ by user_type_id.
     "sys.columns", "sys.types": for system types other than CLR types user_type_id equals system_type_id;
@@ -227,7 +227,7 @@ def columns(objects: Sequence[int]) -> str:
 
 
 def keys(objects: Sequence[int]) -> str:
-    """Return the columns of primary keys and of unique indexes of tables, by object id, with the index.
+    """Return a query for the columns of primary keys and of unique indexes of tables, by object id and index.
 
     The primary key comes first, then clustered indexes, then the others by name. "sys.indexes": a filtered index is
     unique only within its filter; "sys.index_columns": key_ordinal is 0 for included columns.
@@ -252,12 +252,12 @@ clustered index."""
 
 
 def any_row(table: TableId) -> str:
-    """Return one row, if there is any."""
+    """Return a query for one row of a table."""
     return f"select top (1) 1 from {quoted(table.schema, table.table)}"
 
 
 def rows(source: str, columns: Sequence[Column], where: str, order: Sequence[str], recompile: bool) -> str:
-    """Return rows of a source table. `source` is a table with its hints or a statement as a table, `where` a condition.
+    """Return a query for rows. `source` is a table with its hints or a statement as a table, `where` a condition.
 
     "Query hints": RECOMPILE.
     """
@@ -266,8 +266,10 @@ def rows(source: str, columns: Sequence[Column], where: str, order: Sequence[str
 
 
 def boundary(source: str, key: Sequence[Column], where: str, recompile: bool) -> str:
-    """Return the key of a row by its place, from 0 (bound after the condition's parameters). "SELECT - ORDER BY
-    clause": OFFSET and FETCH."""
+    """Return a query for the key of the row at a place, counted from 0 (bound after the condition's parameters).
+
+    "SELECT - ORDER BY clause": OFFSET and FETCH.
+    """
     listed = ", ".join(selected(column) for column in key)
     order = _order([quoted(column.name) for column in key])
     return (
@@ -277,7 +279,7 @@ def boundary(source: str, key: Sequence[Column], where: str, recompile: bool) ->
 
 
 def first(source: str, key: Sequence[Column], where: str, *, last: bool) -> str:
-    """Return the smallest or greatest key without NULL."""
+    """Return a query for the smallest or, with `last`, the greatest key without NULL."""
     listed = ", ".join(selected(column) for column in key)
     without = " and ".join(f"{quoted(column.name)} is not null" for column in key)
     where = f"({where}) and {without}" if where else without
@@ -286,7 +288,8 @@ def first(source: str, key: Sequence[Column], where: str, *, last: bool) -> str:
 
 
 def above(key: Sequence[Column]) -> str:
-    """Return the condition that a key is greater than another (its parts, repeated as by `compared_parts`)."""
+    """Return the condition that a key is greater than another, whose parts are bound as `compared_parts` returns
+    them."""
     return _compared(key, ">", ">")
 
 
@@ -306,7 +309,7 @@ def _compared(key: Sequence[Column], before: str, last: str) -> str:
 
 
 def among(key: Sequence[Column], count: int) -> str:
-    """Return the condition that a key is one of `count` others (their parts, one key after another)."""
+    """Return the condition that a key is one of `count` others, whose parts are bound key by key."""
     if len(key) == 1:
         return f"{quoted(key[0].name)} in ({', '.join([parameter(key[0])] * count)})"
     one = " and ".join(f"{quoted(column.name)} = {parameter(column)}" for column in key)
@@ -353,12 +356,12 @@ FIRST_COLUMN = (
 
 
 def write_signal(table: TableId) -> str:
-    """Insert a row into the signal table (id, type, data): values by place, in the order of the table's columns."""
+    """Return a statement that inserts a row into the signal table (id, type, data), by the order of its columns."""
     return f"insert into {quoted(table.schema, table.table)} values (?, ?, ?)"
 
 
 def delete_signal(table: TableId, column: str) -> str:
-    """Delete rows by their first column (id)."""
+    """Return a statement that deletes rows by their first column (id)."""
     return f"delete from {quoted(table.schema, table.table)} where {quoted(column)} = ?"
 
 
@@ -369,7 +372,8 @@ ALTERED = "select h.object_id, count_big(*) from cdc.ddl_history as h group by h
 
 
 def covered(objects: Sequence[int]) -> str:
-    """Return the columns of tables by object id: name, number, and whether computed, a column set, masked, encrypted.
+    """Return a query for the columns of tables by object id: name, number, and flags for computed columns, column sets,
+    masked and encrypted columns.
 
     "sys.columns": encryption_type is NULL for a column that is not encrypted.
     """
@@ -440,12 +444,12 @@ SIGNAL_COLUMNS = (
 
 
 def permitted(right: str) -> str:
-    """Return 1 if the login has a right on an object (its quoted name). "HAS_PERMS_BY_NAME"."""
+    """Return a query for 1 if the login has a right on an object (its quoted name). "HAS_PERMS_BY_NAME"."""
     return f"select has_perms_by_name(?, 'OBJECT', '{right}')"
 
 
 BROAD_OWNERS = ("sysadmin", "control server", "db_owner", "control")
-"""The rights and roles that include all the other `BROAD_WORDS`, the widest first."""
+"""The rights and roles that include all other `BROAD_WORDS`, the widest first."""
 
 _SERVER_ROLES = ("securityadmin", "serveradmin", "setupadmin", "processadmin", "diskadmin", "dbcreator", "bulkadmin")
 _DATABASE_ROLES = ("db_securityadmin", "db_accessadmin", "db_ddladmin", "db_backupoperator", "db_datawriter")

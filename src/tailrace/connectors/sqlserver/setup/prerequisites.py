@@ -45,7 +45,7 @@ _LENGTHS = {"id": 42, "type": 32, "data": 2048}
 def check(config: Config) -> list[Finding]:
     """Return all findings, in the order of the checks, followed by advice.
 
-    Raises ConnectionFailed or PrerequisiteError if there is no connection: then nothing can be checked.
+    Raises ConnectionFailed or PrerequisiteError if there is no connection.
     """
     advised = list(advice.encryption(config))
     doubted: list[Finding] = []
@@ -191,7 +191,7 @@ class _Inspection:
             )
         fault = None
         if not any(chosen.lists(table.schema, table.table) for table in there):
-            # of several databases one may have no table of the lists
+            # with several databases, some may have no table that the lists match
             level: Level = "error" if len(self.config["database.names"]) < 2 else "warning"
             is_fresh = stored_offset(checkpoint_directory(self.config)) is None
             names = [f"{table.schema}.{table.table}" for table in there]
@@ -223,11 +223,11 @@ class _Inspection:
             yield from self.readable()
 
     def values(self) -> list[Finding]:
-        """Return the findings about columns whose values are left out, or that a copy does not show as they are."""
+        """Return the findings about columns whose values events leave out, or that a copy cannot show unchanged."""
         try:
             tables = [table for _, table in newest(self.session, TableFilter(self.config))]
         except TailraceError:
-            # a capture instance is gone, which another finding says
+            # a capture instance is gone, which another finding reports
             return []
         return value_findings(EventSettings.from_options(self.config), FORM, tables)
 
@@ -254,7 +254,7 @@ class _Inspection:
             yield Finding("ok", "select", f"The login {self.user} may read every captured table{self.of}.")
 
     def cleanup(self) -> Iterator[Finding]:
-        """Yield how long changes are kept, and whether those after the checkpoint still exist."""
+        """Yield the retention of changes, and a finding if changes after the checkpoint may be lost."""
         try:
             found = self.session.all(statements.CLEANUP)
         except TailraceError:

@@ -1,6 +1,6 @@
-"""The parts of a pipeline in SQL Server's databases: signal tables and what captures them. Driver.
+"""The parts of a pipeline in SQL Server's databases: signal tables and their capture instances. Driver.
 
-Capture of other tables is an administrator's: other programs may read it.
+Capture instances of other tables are not removed: other programs may read them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A first look at a SQL Server: the tables of its databases, and the statements that capture lacks. Driver.
+"""Survey of a SQL Server: the tables of its databases, and the statements that capture still needs. Driver.
 
-If capture is enabled for some tables of a database, an administrator has chosen, and the file lists those. If it is
-enabled for none, the file lists all tables, with the statement that enables capture for each.
+If capture is enabled for some tables of a database, the file lists these. If it is enabled for none, the file lists all
+tables, and the statements enable capture for each.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tailrace.snapshot.mode import snapshot_mode
 
 
 def look(config: Config) -> ServerSurvey:
-    """Look at the databases of `database.names`. Implements `tailrace.connectors.survey.Surveying`."""
+    """Survey the databases of `database.names`. Implements `tailrace.connectors.survey.Surveying`."""
     dialect = SqlServerDialect(config)
     tables: set[tuple[str, str]] = set()
     needed: list[str] = []
@@ -33,7 +33,7 @@ def look(config: Config) -> ServerSurvey:
 
 
 def _database(config: Config, session: SqlServerSession) -> tuple[list[TableId], list[str]]:
-    """Return the tables for the file, and the statements that the database lacks for them."""
+    """Return the tables for the file, and the statements that capture of them still needs."""
     includes = TableFilter(config).includes
     there = [table for table in session.tables() if includes(table.schema, table.table)]
     enabled = bool(session.all(statements.STATES)[0][0])

@@ -1,8 +1,8 @@
 """Declared types: the JDBC type, name, length and scale of a column's type in SQL Server's JDBC driver.
 
-Debezium puts them into the parameters of schemas (`column.propagate.source.type`) and into schema changes, and decides
-by them on masks and hashes. The driver calls `sp_columns_100` and turns ODBC's type codes into those of java.sql.Types:
-so xml is a long text, and a CLR type is bytes.
+Debezium puts them into the parameters of schemas (`column.propagate.source.type`) and into schema changes, and uses
+them for masks and hashes. The driver calls `sp_columns_100` and translates ODBC's type codes into java.sql.Types: xml
+becomes a long text, and a CLR type becomes bytes.
 """
 
 from __future__ import annotations

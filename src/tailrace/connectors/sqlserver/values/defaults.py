@@ -78,7 +78,7 @@ def _closes_last(text: str) -> bool:
 
 
 def _number(expression: str, type_name: str) -> str:
-    """Return the number as the server stores it: without fraction in columns of whole numbers."""
+    """Return the number as the server stores it: without a fraction in integer columns."""
     if type_name in ("tinyint", "smallint", "int", "bigint"):
         return str(int(Decimal(plain_number(expression))))
     return expression.removeprefix("+") if type_name in ("float", "real") else plain_number(expression)

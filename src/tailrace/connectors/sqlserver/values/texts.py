@@ -135,7 +135,7 @@ def hexadecimal(values: pa.Array) -> pa.Array:
     data = values.buffers()[2]
     low, high = int(offsets[0]), int(offsets[-1])
     raw = np.frombuffer(data, np.uint8)[low:high] if data is not None and high > low else np.zeros(0, np.uint8)
-    # A prefix takes the room of one byte's digits, so each value is moved by one unit for every value before it.
+    # A prefix has the width of one byte's digits, so each value is shifted by one unit for every value before it.
     starts = offsets - low + np.arange(len(values) + 1)
     out = np.empty(high - low + len(values), np.uint16)
     at = np.arange(high - low) + np.repeat(np.arange(1, len(values) + 1), np.diff(offsets))
@@ -155,8 +155,10 @@ def positions(values: pa.Array) -> pa.Array:
 
 
 def has_bit(masks: pa.Array, number: int) -> npt.NDArray[np.bool_]:
-    """Return whether each __$update_mask has the bit of column `number`. The first column is the last byte's lowest
-    bit."""
+    """Return a mask of the __$update_mask values that have the bit of column `number`.
+
+    The first column is the last byte's lowest bit.
+    """
     data, bounds = text_buffers(pc.fill_null(masks.cast(pa.binary()), b""))
     places = bounds[1:] - 1 - number // 8
     inside = places >= bounds[:-1]
