@@ -116,8 +116,8 @@ class Db2Session:
         register.
 
         The global row's SYNCHPOINT advances with every commit of the program, a table's CD_NEW_SYNCHPOINT when rows are
-        put into its change table. Both are written in the transaction that writes the rows, so an uncommitted read
-        would be wrong here: it could see a position before its rows.
+        written to its change table. Both are written in the transaction that writes the rows. An uncommitted read would
+        be wrong here: it could see a position before its rows.
         """
         register = self.control("IBMSNAP_REGISTER")
         ((top,),) = self.connection.rows(
@@ -179,14 +179,14 @@ class Db2Session:
         return registered(self.connection, self.config)
 
     def _begin(self, old: bytes | None) -> Position:
-        """Return the first position of a change table: CD_OLD_SYNCHPOINT is the last that has been pruned."""
+        """Return the first position of a change table: CD_OLD_SYNCHPOINT is the last pruned position."""
         return nothing(self.width) if old is None else following(self._position(old))
 
     def oldest(self, capture: CaptureTable) -> Position:
-        """Return the position from which on changes still exist: pruning advances CD_OLD_SYNCHPOINT.
+        """Return the first position from which changes still exist: pruning advances CD_OLD_SYNCHPOINT.
 
-        A table that was read before the program had set its start never shows pruning, because the first start would
-        look like one.
+        For a table that was first read before the program had set its start, pruning is never reported: the first start
+        would look like pruning.
         """
         rows = self.connection.rows(
             f"SELECT CD_OLD_SYNCHPOINT FROM {self.control('IBMSNAP_REGISTER')} WHERE SOURCE_OWNER = ? "
@@ -208,7 +208,7 @@ class Db2Session:
         )
 
     def describe(self, captures: Sequence[CaptureTable]) -> list[DescribedTable]:
-        """Return the source tables' captured columns and key; a column that is gone is described as in the change
+        """Return the captured columns and the key of source tables; a dropped column is described as in the change
         table."""
         catalog = self.catalog()
         sources = catalog.columns([(one.source.schema, one.source.table) for one in captures])
@@ -235,7 +235,7 @@ class Db2Session:
         return found
 
     def warnings(self, captures: Sequence[CaptureTable]) -> list[str]:
-        """Return problems that do not stop capture; `prerequisites` has the same as findings."""
+        """Return sentences on problems that do not stop capture; `prerequisites` has the same as findings."""
         wanted = {_source(one) for one in captures}
         registered = [row for row in self.register() if (row.schema, row.table) in wanted]
         return health.amiss(self.age_s(), registered, self.catalog())
@@ -348,10 +348,10 @@ class Db2Session:
         )
 
     def clock_offset_us(self) -> int:
-        """Return how far the server's clock, which has no time zone, is ahead of UTC: whole quarters of an hour.
+        """Return the difference between the server's local time and UTC, in µs, rounded to a quarter of an hour.
 
-        It is computed from both clocks, so it needs no CURRENT TIMEZONE, if apart from the zone they differ by less
-        than half a quarter. A commit on the other side of a change to or from summer time is an hour off.
+        It is computed from the clocks of server and driver, without CURRENT TIMEZONE. The clocks must agree within half
+        a quarter. The time of a commit before the last change to or from summer time is an hour off.
         """
         if self._offset_us is None:
             ((now,),) = self.connection.rows("SELECT CURRENT TIMESTAMP FROM SYSIBM.SYSDUMMY1")
@@ -425,8 +425,8 @@ class Db2Session:
     def is_empty(self, table: TableId) -> bool:
         """Return True if the table has no committed row.
 
-        A snapshot leaves an empty table out, so an uncommitted read would be wrong here: rows that it does not see may
-        come back by a rollback, of which no change tells.
+        A snapshot leaves an empty table out, so an uncommitted read would be wrong here: deleted rows may come back by
+        a rollback, for which there is no change.
         """
         return not self.connection.rows(
             f"SELECT 1 FROM {quoted(table.schema, table.table)} FETCH FIRST 1 ROWS ONLY WITH CS"
@@ -472,7 +472,7 @@ class Db2Session:
                 "It must be one select that returns every captured column under its name.",
             ) from None
         finally:
-            # after a read-only transaction a rollback is as good as a commit
+            # a rollback ends a read-only transaction like a commit
             self.connection.rollback()
 
     # --- writing ---------------------------------------------------------------------------------------------------

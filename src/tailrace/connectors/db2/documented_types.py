@@ -32,4 +32,4 @@ LISTED: tuple[tuple[str, Column], ...] = (
     ("TIMESTAMP(7–12)", _base("TIMESTAMP", None, 12)),
     ("TIMESTAMP WITH TIME ZONE", _base("TIMESTAMP WITH TIME ZONE", None, 6)),
 )
-"""The page's name of a type, and a column of it."""
+"""The name of a type on the reference page, and a column of the type."""

@@ -22,7 +22,8 @@ def compared(config: Config, settings: EventSettings) -> ComparedTables:
 
 
 def _demand(session: Db2Session, captures: Sequence[CaptureTable]) -> None:
-    """Raise PrerequisiteError for a table of which this user may not see everything: a repair would remove it."""
+    """Raise PrerequisiteError for a table that may hide rows from this user: a repair would remove them from the
+    copy."""
     controlled = session.catalog().controlled()
     for one in captures:
         if (one.source.schema, one.source.table) in controlled:

@@ -85,10 +85,9 @@ class Catalog:
         return {table: [column for _, column in sorted(some, key=_place)] for table, some in found.items()}
 
     def key(self, schema: str, table: str) -> tuple[str, ...]:
-        """Return the columns of the primary key, in its order, else of a unique index over NOT NULL columns, else
-        nothing.
+        """Return the columns of the primary key, in its order, else of a unique index over NOT NULL columns, else ().
 
-        Of several such indexes the first by name is taken, as by drivers that ask in this way.
+        Of several such indexes the first by name is used, as in drivers that query the catalog in this way.
         """
         rows = self._connection.rows(f"CALL SYSIBM.SQLPRIMARYKEYS(NULL, {literal(schema)}, {literal(table)}, NULL)")
         if rows:
@@ -115,10 +114,10 @@ class Catalog:
         return sorted(table for table in named if table.schema not in _SYSTEM)
 
     def controlled(self) -> set[Table]:
-        """Return the tables of which some rows or values are hidden from some users: by row permissions, column masks
-        or label-based access control.
+        """Return the tables with row permissions, column masks or label-based access control, which hide rows or
+        values.
 
-        Empty if the server has no such catalog. Raises RightLacking if the user may not read it.
+        The result is empty if the server has no such catalog. Raises RightLacking if the user may not read it.
         """
         try:
             rows = self._connection.rows(_CONTROLLED)

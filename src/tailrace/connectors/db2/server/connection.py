@@ -63,10 +63,10 @@ class RightLacking(PrerequisiteError):
 
 
 class Connection:
-    """A connection to Db2, used by one thread at a time. Each statement commits by itself outside of a transaction.
+    """A connection to Db2, used by one thread at a time. Outside of a transaction each statement is committed at once.
 
-    Statements may take `database.query.timeout.ms` unless they are not limited. All methods raise TailraceError; after
-    ConnectionFailed only `close` is of use.
+    Limited statements may take `database.query.timeout.ms`. All methods raise TailraceError; after ConnectionFailed the
+    connection can only be closed.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -92,8 +92,8 @@ class Connection:
     def close(self) -> None:
         """End the session, in whatever state it is. Never raises.
 
-        Its statements are freed first, also those that are still being fetched. The driver frees them with their
-        connection, and again when Python collects them, which has been seen to wait for ever on a lock.
+        Its statements are freed first, also those that are still being fetched. Otherwise the driver would free them
+        twice, with their connection and when Python collects them, which can wait for ever on a lock.
         """
         for prepared in list(self._statements):
             self._free(prepared)
@@ -113,8 +113,8 @@ class Connection:
         return found
 
     def fetches(self, statement: str, *values: Any, limited: bool = False, large: bool = False) -> Iterator[list[Row]]:
-        """Yield the rows of a statement as they arrive, some thousands at a time, or about 64 MB if a value may be
-        `large`."""
+        """Yield the rows of a statement as they arrive, in lists of up to FETCH rows, or of about 64 MB if values may
+        be `large`."""
         prepared = None
         count = FIRST_FETCH if large else FETCH
         try:
@@ -153,7 +153,7 @@ class Connection:
         self._call(self._driver.autocommit, self._driver.SQL_AUTOCOMMIT_ON)
 
     def rollback(self) -> None:
-        """Roll back the transaction. Does not raise: the error that led to the rollback says more."""
+        """Roll back the transaction. Never raises: the error that led to the rollback is more important."""
         try:
             self._driver.rollback(self._handle)
             self._driver.autocommit(self._handle, self._driver.SQL_AUTOCOMMIT_ON)
@@ -162,7 +162,7 @@ class Connection:
 
     @property
     def server(self) -> tuple[str, str]:
-        """The server's name of its product, and its version: `DB2/LINUXX8664`, `11.05.0900`; `DB2` for z/OS."""
+        """The product's name and version as the server reports them: `DB2/LINUXX8664`, `11.05.0900`; `DB2` for z/OS."""
         info = self._call(self._driver.server_info)
         return str(info.DBMS_NAME), str(info.DBMS_VER)
 

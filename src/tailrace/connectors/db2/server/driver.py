@@ -79,7 +79,7 @@ _IDLE = frozenset(
         *("allownextonexhaustedresultset", "cursorsensitivity", "drivertype", "emulateparametermetadataforzcalls"),
     )
 )
-"""Java properties that tune what the CLI driver does not have, and change no value: ignored, with a warning."""
+"""Java properties that tune features that the CLI driver lacks, and that change no value: ignored, with a warning."""
 
 _KEYWORDS = {keyword.lower(): keyword for keyword in KEYWORDS}
 

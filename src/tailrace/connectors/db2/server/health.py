@@ -11,13 +11,13 @@ from tailrace.connectors.db2.server.register import Registered
 from tailrace.connectors.findings import Finding, listed
 
 STALE_S = 300
-"""A capture program that has not read the log for this time gives a warning. By default it commits every 30 s."""
+"""A capture program that has not read the log for this time causes a warning. By default it commits every 30 s."""
 
 
 def amiss(age: float | None, registered: Sequence[Registered], catalog: Catalog) -> list[str]:
     """Return sentences on problems that do not stop capture, for a running pipeline. Raises TailraceError.
 
-    `age` is as for `program`.
+    `age` is as in `program`.
     """
     findings = [*program(age), *states(registered), *columns(registered, catalog), *hidden(registered, catalog)]
     return [f"{finding.text} {finding.remedy}" for finding in findings if finding.level != "ok"]
@@ -51,7 +51,8 @@ def _duration(seconds: float) -> str:
 
 
 def states(registered: Iterable[Registered]) -> Iterator[Finding]:
-    """Yield warnings by the state of each table in the register: A is captured, I not yet, S stopped after an error."""
+    """Yield warnings by the state of each table in the register: A is captured, I is not yet, S has stopped after an
+    error."""
     rows = list(registered)
     for state, words in (("S", "has stopped capturing them after an error"), ("I", "does not capture them yet")):
         found = [f"{row.schema}.{row.table}" for row in rows if row.state == state]
@@ -73,7 +74,7 @@ def states(registered: Iterable[Registered]) -> Iterator[Finding]:
 
 
 def hidden(registered: Sequence[Registered], catalog: Catalog) -> Iterator[Finding]:
-    """Yield a warning for tables of which a SELECT may show less than their changes, or if that cannot be told."""
+    """Yield a warning for tables whose changes may have rows or values that a SELECT hides, or if this is unknown."""
     try:
         controlled = catalog.controlled() if registered else set()
     except RightLacking:

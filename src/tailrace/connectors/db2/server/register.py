@@ -1,4 +1,5 @@
-"""The register of the capture program: the tables with a change table, and the contents of the latter. Any process."""
+"""The register of the capture program: the tables with a change table, and the columns of change tables. Any
+process."""
 
 from __future__ import annotations
 
@@ -71,10 +72,10 @@ def _name(text: str) -> str:
 
 
 def captured_columns(columns: Sequence[CatalogColumn], source: Sequence[CatalogColumn], prefix: str) -> list[str]:
-    """Return the columns of a change table that are those of the source, without the program's own and before images.
+    """Return the captured columns of a change table, without the program's own columns and without before images.
 
-    For a large object the program may note only that it was changed, in a column of one character under its name. Such
-    a column is left out, since its values are not the table's.
+    For a large object the program may record only that it was changed, in a column of one character under the same
+    name. Such a column is left out, since its values are not those of the source.
     """
     of_source = {column.name: column for column in source}
     found = []

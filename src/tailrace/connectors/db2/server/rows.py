@@ -1,4 +1,4 @@
-"""From rows of IBM's driver to columns of text, in the forms of `connectors/changetables/dialect.py`.
+"""Conversion of rows of IBM's driver to columns of text, in the forms of `connectors/changetables/dialect.py`.
 
 `selected` returns the SQL expression of a column, `texts` converts the driver's values of this expression. Both Db2 and
 Derby support all expressions.
@@ -29,8 +29,8 @@ def selected(column: Column, name: str) -> str:
     """Return the expression that selects `column`; `name` is its quoted name.
 
     A TIMESTAMP's text is the same on all servers except for separators (Db2: SQL reference, "String representations of
-    datetime values"), while the driver would cut it to microseconds. The text of a TIME depends on how the driver's
-    packages are bound, and it may be 24:00:00, which Python's time cannot hold: so it is selected in seconds.
+    datetime values"), while the driver would cut it to microseconds. A TIME is selected in seconds: its text depends on
+    how the driver's packages are bound, and it may be 24:00:00, which Python's time cannot represent.
     """
     if column.type_name in TIMESTAMPS:
         return f"CAST({name} AS VARCHAR(48))"
@@ -42,8 +42,8 @@ def selected(column: Column, name: str) -> str:
 def texts(column: Column, values: Sequence[Any]) -> pa.Array:
     """Return the text of each of the driver's values of `selected(column, …)`, as a `binary` array.
 
-    Raises ConversionError for a value that the type cannot have: then the driver behaves in another way than expected
-    here.
+    Raises ConversionError for a value that the type cannot have, which an unexpected version or setting of the driver
+    may cause.
     """
     try:
         return _converted(column, values)
@@ -106,7 +106,7 @@ def _times(seconds: pa.Array) -> pa.Array:
 
 
 def _timestamps(given: pa.Array, digits: int) -> pa.Array:
-    """Return `2019-05-27 13:58:28.123456`, with the declared number of digits, whatever the server's separators.
+    """Return `2019-05-27 13:58:28.123456`, with the declared number of digits, for any separators of the server.
 
     A time zone follows as ` +02:00`; Db2 for z/OS writes it directly after the digits.
     """

@@ -19,8 +19,8 @@ _AUTHORITIES = (
     "SELECT AUTHORITY FROM TABLE (SYSPROC.AUTH_LIST_AUTHORITIES_FOR_AUTHID (SESSION_USER, 'U')) AS A "
     "WHERE 'Y' IN (D_USER, D_GROUP, ROLE_USER, ROLE_GROUP)"
 )
-"""The authorities of the user itself, its groups and its roles, without those of everybody. "Db2 for Linux, UNIX and
-Windows: AUTH_LIST_AUTHORITIES_FOR_AUTHID"; z/OS has no such function."""
+"""The authorities of the user, its groups and its roles, without those of PUBLIC. "Db2 for Linux, UNIX and Windows:
+AUTH_LIST_AUTHORITIES_FOR_AUTHID"; z/OS has no such function."""
 
 
 def encryption(config: Config) -> Iterator[Finding]:
@@ -34,7 +34,7 @@ def encryption(config: Config) -> Iterator[Finding]:
 
 
 def rights(config: Config, session: Db2Session, registered: Sequence[Registered]) -> Iterator[Finding]:
-    """Yield a warning if the user administers the instance or the database; nothing if the server does not tell.
+    """Yield a warning if the user administers the instance or the database; nothing if this is unknown.
 
     Raises ConnectionFailed.
     """

@@ -26,7 +26,7 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
 
 SHORT_MIN = 24 * 60
-"""A retention limit below these minutes gives a warning: a pipeline may be stopped for a night."""
+"""A retention limit of fewer minutes causes a warning: a pipeline may be stopped for a night."""
 
 CONTROL = ("IBMSNAP_REGISTER", "IBMSNAP_UOW")
 """The control tables without which nothing is captured."""
@@ -38,7 +38,7 @@ _ADD = f"call ASNCDC.ADDTABLE('SCHEMA', 'TABLE'), then {_REINIT}"
 def check(config: Config) -> list[Finding]:
     """Return all findings, in the order of the checks, followed by advice.
 
-    Raises ConnectionFailed or PrerequisiteError if there is no connection: then nothing can be checked.
+    Raises ConnectionFailed or PrerequisiteError if there is no connection.
     """
     with closing(dialect(config).connect(config["database.dbname"])) as session:
         inspection = _Inspection(config, session)
@@ -63,7 +63,7 @@ def adding(tables: Sequence[TableId]) -> list[str]:
 
 
 def unreadable(session: Db2Session, schema: str, table: str) -> str:
-    """Return why a table cannot be read: `absent`, or a sentence; "" if it can. Raises ConnectionFailed."""
+    """Return why a table cannot be read: "absent", or a sentence; "" if it can be read. Raises ConnectionFailed."""
     try:
         session.probe(schema, table)
     except ConnectionFailed:
@@ -103,11 +103,11 @@ class _Inspection:
         yield from self.tables()
 
     def values(self) -> list[Finding]:
-        """Return the findings about columns whose values are left out, or that a copy does not show as they are."""
+        """Return the findings about columns whose values events leave out, or that a copy cannot show unchanged."""
         try:
             tables = [table for _, table in newest(self.session, TableFilter(self.config))] if self.registered else []
         except TailraceError:
-            # a change table is gone, which another finding says
+            # a change table is gone, which another finding reports
             return []
         return value_findings(EventSettings.from_options(self.config), FORM, tables)
 
@@ -144,7 +144,7 @@ class _Inspection:
             yield Finding("ok", "control", f"The register is in {schema}, and the log is read up to {newest.hex()}.")
 
     def retention(self) -> Iterator[Finding]:
-        """Yield how long changes are kept, by the program's parameters, one row of IBMSNAP_CAPPARMS."""
+        """Yield the retention of changes, by the capture program's parameters, the one row of IBMSNAP_CAPPARMS."""
         try:
             found = self.session.retention()
         except ConnectionFailed:
@@ -264,7 +264,7 @@ class _Inspection:
             )
 
     def signals(self, registered: Sequence[Registered]) -> Iterator[Finding]:
-        """Check the signal table: it exists, has three columns, and is in capture mode if signals come by it."""
+        """Check the signal table: it exists, has three columns, and is in capture mode if signals are read from it."""
         table = self.session.signal_table()
         if table is None:
             return

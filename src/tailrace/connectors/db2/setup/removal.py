@@ -1,7 +1,7 @@
 """The parts of a pipeline in a Db2 database: its signal table, and the registration that captures it. Driver.
 
-Capture of other tables is an administrator's: other programs may read it. Db2 tells no identity of a server that all
-its platforms have, so the register shows whether the checkpoint belongs to it.
+Registrations of other tables are not removed: other programs may read their changes. Db2 has no identity of a server on
+all its platforms, so the register decides if the checkpoint belongs to the server.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def _is_registered(session: Db2Session, table: TableId) -> bool:
 
 
 def _foreign(session: Db2Session, table: TableId, stored: TablesOffset) -> str:
-    """Return why the signal table may be another's, as a sentence; "" if the register knows it as the checkpoint does.
+    """Return why the signal table may belong to another pipeline, as a sentence; "" if register and checkpoint agree.
 
-    The checkpoint has the signal table's change table, and from which position on that has changes. Pruning moves this
-    position on, never past what a pipeline has read unless its changes are lost.
+    The checkpoint has the signal table's change table and its first position. Pruning advances this position, but not
+    beyond the position that the pipeline has read, unless changes are lost.
     """
     reached = stored.databases.get(table.database)
     known = None if reached is None else next(iter(reached.eras.of(table)), None)

@@ -1,7 +1,7 @@
-"""A first look at a Db2 database: its tables, and the statements that capture lacks. Driver.
+"""Survey of a Db2 database: its tables, and the statements that capture still needs. Driver.
 
-If some tables are in capture mode, an administrator has chosen, and the file lists those. If none is, the file lists
-all tables, with the call that puts each into capture mode.
+If some tables are in capture mode, the file lists these. If none is, the file lists all tables, and the statements put
+each into capture mode.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tailrace.snapshot.mode import snapshot_mode
 
 
 def look(config: Config) -> ServerSurvey:
-    """Look at the database of `database.dbname`. Implements `tailrace.connectors.survey.Surveying`."""
+    """Survey the database of `database.dbname`. Implements `tailrace.connectors.survey.Surveying`."""
     with closing(dialect(config).connect(config["database.dbname"])) as session:
         includes = TableFilter(config).includes
         there = [table for table in session.tables() if includes(table.schema, table.table)]
@@ -27,7 +27,7 @@ def look(config: Config) -> ServerSurvey:
 
 
 def _captured(config: Config, session: Db2Session, there: Sequence[TableId]) -> tuple[Sequence[TableId], list[str]]:
-    """Return the tables for the file, and the statements that the database lacks for them."""
+    """Return the tables for the file, and the statements that capture of them still needs."""
     schema = config["cdc.control.schema"]
     faults = {table: unreadable(session, schema, table) for table in (*CONTROL, "IBMSNAP_CAPPARMS")}
     closed = [f"{grant(config, schema, table)};" for table, fault in faults.items() if fault not in ("", "absent")]
@@ -38,7 +38,7 @@ def _captured(config: Config, session: Db2Session, there: Sequence[TableId]) -> 
         ]
         return there, [*lacking, *adding(there), *_rights(config, session, there)]
     if faults["IBMSNAP_REGISTER"]:
-        # the tables that an administrator has chosen are not seen
+        # the register cannot be read, so the tables in capture mode are unknown
         return there, [*closed, *_rights(config, session, there)]
     registered = {(row.schema, row.table): (row.change_schema, row.change_table) for row in session.register()}
     captured = [table for table in there if (table.schema, table.table) in registered]

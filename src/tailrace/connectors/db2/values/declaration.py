@@ -25,7 +25,7 @@ TIMESTAMPS = frozenset(("TIMESTAMP", "TIMESTAMP WITH TIME ZONE"))
 TEXTS = frozenset(
     ("CHAR", "VARCHAR", "LONG VARCHAR", "CLOB", "GRAPHIC", "VARGRAPHIC", "LONG VARGRAPHIC", "DBCLOB", "XML")
 )
-"""Types whose values are text. Double-byte characters are Unicode like all others once they have been read."""
+"""Types whose values are text. Double-byte characters become Unicode when they are read."""
 
 BYTES = frozenset(
     (
@@ -36,7 +36,7 @@ BYTES = frozenset(
 """Types whose values are bytes."""
 
 LOBS = frozenset(("BLOB", "CLOB", "DBCLOB", "XML"))
-"""Types that the capture program never puts into a change table: at most it notes that they were changed."""
+"""Types that the capture program never writes to a change table: at most it records that they were changed."""
 
 FLOATS = frozenset(("REAL", "DOUBLE", "FLOAT"))
 INTEGERS = frozenset(("SMALLINT", "INTEGER", "BIGINT"))

@@ -1,7 +1,7 @@
 """Declared types: the JDBC type, name, length and scale of a column's type in Db2's JDBC driver.
 
-Debezium puts them into the parameters of schemas (`column.propagate.source.type`) and into schema changes, and decides
-by them on masks and hashes. `Column.type_oid` already is the code of java.sql.Types.
+Debezium puts them into the parameters of schemas (`column.propagate.source.type`) and into schema changes, and uses
+them for masks and hashes. `Column.type_oid` already is the code of java.sql.Types.
 """
 
 from __future__ import annotations
