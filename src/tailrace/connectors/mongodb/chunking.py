@@ -35,8 +35,8 @@ log = logging.getLogger("tailrace")
 class MongoSnapshots(contracts.Snapshots[MongoOffset]):
     """Snapshots of the collections that `captured` includes.
 
-    `first` returns the position at which a query begins to read the log, `shape` the settings of events,
-    `server` the server of the offset; `reads_streams` is True if the log is a change stream.
+    `first` returns the position at which a query begins to read the log, `shape` the settings of events, and `server`
+    the server's identity for the offset. `reads_streams` is True if the log is a change stream.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class MongoSnapshots(contracts.Snapshots[MongoOffset]):
         return made
 
     def _present(self) -> ChangePosition:
-        """Return the position that records of a snapshot show unless the snapshot begins a query."""
+        """Return the current position, which the records of a snapshot show if it does not begin a query."""
         return ChangePosition(operation_time(self._connect())) if self._reads_streams else self._majority.newest()
 
     @property

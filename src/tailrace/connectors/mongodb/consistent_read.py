@@ -1,8 +1,8 @@
 """The documents of the captured collections at one timestamp, for tasks of spark.read. Holder process.
 
 A server of MongoDB 5 keeps its recent past (minSnapshotHistoryWindowInSeconds, by default 300), so no session has to
-stay open: each task reads with the read concern `snapshot` at the same `atClusterTime`, and checks that the server
-confirms it.
+stay open. Each task reads with the read concern `snapshot` at the same `atClusterTime`, and checks that the server
+confirms this timestamp.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class HeldChunk:
 class HeldTask:
     """A task that reads the documents of some chunks at the timestamp `at`. Worker; holds the password.
 
-    Documents come in the order of `_id`, so that after a lost connection only the lost answer is read again. Raises
-    PositionLost if the server no longer has the timestamp, ConnectionFailed, PrerequisiteError.
+        Documents come in the order of `_id`, so that after a lost connection only the lost answer is read again. `read`
+    raises PositionLost if the server no longer has the timestamp, ConnectionFailed or PrerequisiteError.
     """
 
     address: Address
@@ -198,7 +198,8 @@ class HeldTask:
                 answer = cursor.next()
 
     def _demand(self, client: MongoClient[Any], one: HeldChunk) -> None:
-        """Raise PositionLost if the collection is gone. Some servers then report it as empty at every timestamp."""
+        """Raise PositionLost if the collection was dropped or renamed: some servers then read it as empty at every
+        timestamp."""
         namespace = one.chunk.namespace
         if identities(client, [namespace]) != {namespace: one.uuid}:
             raise PositionLost(
@@ -221,8 +222,10 @@ class HeldTask:
 
 
 def _server(client: MongoClient[Any]) -> tuple[str, int]:
-    """Return the name of the replica set and the version of its wire protocol. Raises PrerequisiteError for a server
-    that cannot read at a given time for several tasks."""
+    """Return the name of the replica set and the version of its wire protocol.
+
+    Raises PrerequisiteError if the server is sharded, is not in a replica set, or cannot read at a given timestamp.
+    """
     hello = client.admin.command("hello")
     if is_sharded(client):
         raise PrerequisiteError(

@@ -1,4 +1,4 @@
-"""MongoLogSession: the oplog or change stream while the planner reads it, and the windows in it. Planner."""
+"""MongoLogSession: reads the oplog or change stream, with the windows of incremental snapshots. Planner."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tailrace.snapshot.progress import Progress
 class MongoLogSession(LogReader[MongoOffset, ChangePosition, Committed, ChangeArrays]):
     """The log that `feed` reads: changes of the collections `names`, in segments of the given `kind`.
 
-    `present` returns the timestamp of the server's newest operation. `server` is the offset's.
+    `present` returns the timestamp of the server's newest operation. `server` is stored in offsets.
     """
 
     windows: Incremental | None
@@ -85,7 +85,7 @@ class MongoLogSession(LogReader[MongoOffset, ChangePosition, Committed, ChangeAr
         return self.feed.read_bytes - self._read_bytes >= contracts.IDLE_BYTES
 
     def newest(self) -> ChangePosition:
-        """Return the newest position that is known to exist; that of the last batch if no captured change waits."""
+        """Return the newest position that is known to exist; the end of the last batch if no captured change waits."""
         waiting = self.feed.reached_position if len(self.spool) else self._planned
         return max(self._planned, waiting, self.feed.head(), key=lambda one: one.key)
 
@@ -114,7 +114,7 @@ class MongoLogSession(LogReader[MongoOffset, ChangePosition, Committed, ChangeAr
         )
 
     def _is_whole(self, since: MongoOffset, end: ChangePosition) -> bool:
-        """Return True if no captured change of the last change's transaction is still to come."""
+        """Return True if the batch ends with all captured changes of its last transaction."""
         if end.number in (0, WHOLE) or self.idle_position(end).time > end.time:
             return True
         rows = self.take(since.log, end) if since.log.is_before(end) else []
@@ -125,8 +125,9 @@ class MongoLogSession(LogReader[MongoOffset, ChangePosition, Committed, ChangeAr
         return bool(places[0][0] < 0)
 
     def _shown(self, since: MongoOffset, end: ChangePosition) -> int:
-        """Return the newest timestamp whose changes documents may show ahead of the log; 0 if it is not after `end`."""
-        # no document that was read until now is newer than the present timestamp
+        """Return the newest timestamp whose changes may already be in the documents of events; 0 if it is not after
+        `end`."""
+        # no document that was read until now is newer than the server's current timestamp
         looks_up = self._settings.looks_up and since.log.is_before(end)
         shown = self._present() if looks_up else self._over if since.snapshot is not None else since.shown
         return shown if shown > end.time else 0

@@ -16,12 +16,13 @@ from tailrace.log.contracts import QueryOffset
 class MongoOffset(QueryOffset):
     """The position of a query in the log and in its snapshots.
 
-    `log` is the position up to which the log has been read. `transaction` belongs to transaction metadata. `choice`
-    holds the options that select the collections, `server` the result of `connection.server_uuid`; "" if unknown.
+    `log` is the position up to which the log has been read. `transaction` is the open transaction of transaction
+    metadata. `choice` holds the options that select the collections, `server` the result of `connection.server_uuid`;
+    "" if unknown.
 
-    Two fields serve tables that equal the source at one moment. `shown` is the newest timestamp whose changes documents
-    may already show, because a snapshot or a look-up for updates has read them; 0 once the log has passed it. `whole`
-    is True if the log was read to the end of a transaction.
+    Two fields serve tables that equal the source at one moment. `shown` is the newest timestamp whose changes may
+    already be in the documents of events, through a snapshot or a look-up for updates; 0 once the log has passed it.
+    `whole` is True if the log was read to the end of a transaction.
     """
 
     log: ChangePosition = START
@@ -34,7 +35,7 @@ class MongoOffset(QueryOffset):
 
     @property
     def place(self) -> int:
-        """The timestamp that records without a change of their own carry."""
+        """The timestamp for records that belong to no change."""
         return self.log.time
 
     def to_json(self) -> dict[str, Any]:
@@ -64,7 +65,7 @@ class MongoOffset(QueryOffset):
     @classmethod
     @understood
     def from_json(cls, fields: dict[str, Any]) -> MongoOffset:
-        """Return the offset of the fields that `to_json` gives. Raises PositionLost for anything else."""
+        """Return the offset of the fields that `to_json` returned. Raises PositionLost for anything else."""
         snapshot, transaction = fields.get("snapshot"), fields.get("transaction")
         return cls(
             ChangePosition.from_json(fields["log"]),

@@ -50,15 +50,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tailrace")
 
-# How long the first position of a stream may take, in s.
+# Longest time in which a change stream must return its first position, in s.
 START_SECONDS = 60.0
-# How long the server may wait for changes when the query ends at the present, in ms.
+# Longest wait of the server for changes in a query that ends at the current end of the log, in ms.
 TARGET_AWAIT_MS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The planner's outside world: the function that makes clients, and the runtime with its clock."""
+    """The dependencies of the planner: the function that makes clients, and the runtime with its clock."""
 
     connect: Callable[[Address], MongoClient[Any]] = connect
     runtime: Runtime = THREADS
@@ -100,7 +100,7 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
         self._client: MongoClient[Any] | None = None
         # the client that opens cursors, also for the reader's thread
         self._router: MongoClient[Any] | None = None
-        # a client's sessions have the password of its beginning: if that may change, the reader has its own client
+        # all sessions of a client use the password it was made with: if passwords change, the reader has its own client
         self._asks_password = bool(config["mongodb.password.command"])
         self._reader: MongoClient[Any] | None = None
         self._lock = self._runtime.condition()
@@ -139,7 +139,7 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
         return explained(lambda: self._logged_in(work))()
 
     def _logged_in(self, work: Callable[[], contracts.Result]) -> contracts.Result:
-        """Call, and once more with new clients if the server refuses a password that may have changed since."""
+        """Call `work`; once more, with new clients, if the server refuses a password that a program has supplied."""
         try:
             return work()
         except Exception as error:
@@ -167,7 +167,7 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
             return self._router
 
     def _reading(self) -> MongoClient[Any]:
-        """Return the client by which the log is read from now on, with the present password."""
+        """Return the client that reads the log from now on, with the current password."""
         if not self._asks_password:
             return self._cursors()
         if self._reader is not None:
@@ -192,7 +192,7 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
         return self._settings
 
     def _uuid(self) -> str:
-        """Return the server's identity, as it was when first asked for; "" if the user may not see it."""
+        """Return the server's identity at the first call; "" if the user may not see it."""
         if self._server is None:
             self._server = server_uuid(self.connect())
         return self._server
@@ -209,8 +209,8 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
         self._warn(since)
 
     def _warn(self, since: MongoOffset) -> None:
-        """Warn of collections whose changes the log does not tell in full, and of newly captured ones with
-        documents."""
+        """Log warnings for collections whose changes are not all in the log, and for newly captured collections that
+        already have documents."""
         from pymongo.errors import OperationFailure
 
         mode = snapshot_mode(self._config)
@@ -224,7 +224,7 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
         except OperationFailure as error:
             if is_passing(error):
                 raise
-            # a user who may not list collections gets no such warnings
+            # a user who may not list collections gets no warnings about them
             return
         if late:
             log.warning(
@@ -263,7 +263,7 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
         return MongoOffset(self._first_position(), choice=choice(self._config), server=self._uuid())
 
     def _first_position(self) -> ChangePosition:
-        """Return the position at which a query without checkpoint begins: now, or capture.start.op.time."""
+        """Return the position at which a query without checkpoint begins: the current one, or capture.start.op.time."""
         at = self._config["capture.start.op.time"]
         if not self._streams:
             return ChangePosition(at, WHOLE) if at and at > 0 else self._majority.newest()
@@ -286,7 +286,7 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
         )
 
     def _demand_server(self, since: MongoOffset) -> None:
-        """Raise PositionLost if the offset is of another server, whose timestamps mean nothing here."""
+        """Raise PositionLost if the offset is of another server, as its timestamps are not comparable."""
         if since.server and self._uuid() and since.server != self._uuid():
             raise PositionLost(
                 "The checkpoint is of another replica set or sharded cluster than the one that the options name.",
@@ -297,7 +297,7 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
     def _demand(self, position: ChangePosition) -> None:
         """Raise PositionLost if the log can no longer be read from `position`."""
 
-        def look() -> None:
+        def attempt() -> None:
             feed = self._feed()
             try:
                 feed.open(position)
@@ -305,7 +305,7 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
             finally:
                 feed.close()
 
-        patiently(look, *retries(self._config), self._runtime)
+        patiently(attempt, *retries(self._config), self._runtime)
 
     def present(self) -> ChangePosition:
         """Return a position after an entry that the feed is sure to reach."""
@@ -313,7 +313,7 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
         self._ends = True
         if self._streams:
             return ChangePosition(operation_time(self.connect()), WHOLE)
-        # a new primary does not know at first what a majority has
+        # a new primary does not know at first which entries a majority has
         newest = patiently(self._majority.present, *retries(self._config), self._runtime, is_not_yet_committed)
         return ChangePosition(newest.time, WHOLE)
 
@@ -323,7 +323,7 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
         config = self._config
         await_ms = config["cursor.max.await.time.ms"] or None
         if self._ends:
-            # a query that ends at the present must not wait for later changes
+            # a query that ends at the current end of the log must not wait for later changes
             await_ms = min(await_ms or TARGET_AWAIT_MS, TARGET_AWAIT_MS)
         client = self.connect()
         if self._streams:
@@ -345,7 +345,7 @@ class MongoSource(contracts.Source[MongoOffset, ChangePosition, ChangePosition])
     def open(self, since: MongoOffset, until: MongoOffset | None, target: ChangePosition | None) -> MongoLogSession:
         """Open the log after `since`.
 
-        A batch `until` that is read again must be whole: raises PositionLost if the log lacks one of its ends.
+        A batch up to `until` is read again in full: raises PositionLost if the log no longer has one of its ends.
         """
         if until is not None:
             self._demand(until.log)

@@ -1,7 +1,7 @@
 """The span of the oplog. Planner.
 
-MongoDB manual, "Replica Set Oplog": the oplog is a capped collection, so its oldest entries leave when new ones come
-and it has its full size, unless `storage.oplogMinRetentionHours` keeps them.
+MongoDB manual, "Replica Set Oplog": the oplog is a capped collection. Once it has its full size, new entries replace
+the oldest, unless `storage.oplogMinRetentionHours` keeps them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _SETTING = "the oplog's size (replSetResizeOplog) or storage.oplogMinRetentionHo
 
 @explained
 def retention(config: Config) -> LogRetention:
-    """Return the time of the oplog's oldest entry, the seconds that its entries span at present, and those that they
-    span once it is full."""
+    """Return the time of the oplog's oldest entry, and the seconds that its entries span now and will span once it is
+    full."""
     with closing(connect(Address.of(config, soon=True))) as client:
         oplog = client["local"]["oplog.rs"]
         ends = [oplog.find_one({}, {"ts": 1}, sort=[("$natural", order)]) for order in (1, -1)]
@@ -29,13 +29,13 @@ def retention(config: Config) -> LogRetention:
     if not times:
         return LogRetention()
     span_s = float(times[-1] - times[0])
-    # at the rate at which the present entries were written
+    # at the rate at which the current entries were written
     lasting_s = max(span_s / fill, least_s)
     return LogRetention(oldest_s=float(times[0]), kept_s=span_s, lasting_s=lasting_s, setting=_SETTING)
 
 
 def _fill(client: Any) -> float:
-    """Return the part of the oplog's size that is in use, at most 1; 1 if the server does not tell."""
+    """Return the fraction of the oplog's size that is in use, at most 1; 1 if the server does not show it."""
     from pymongo.errors import OperationFailure
 
     try:
@@ -47,7 +47,7 @@ def _fill(client: Any) -> float:
 
 
 def _least(client: Any) -> float:
-    """Return the seconds for which the server keeps entries even if the oplog is full; 0 if it does not tell."""
+    """Return the seconds for which the server keeps entries even if the oplog is full; 0 if it does not show them."""
     from pymongo.errors import OperationFailure
 
     try:

@@ -83,15 +83,15 @@ def condition_fault(text: str) -> str:
 
 
 def settle(draft: ConfigDraft) -> None:
-    """Apply the rules between options, the default of capture.mode, and naming strategies with the database in
-    names."""
+    """Apply the default of capture.mode, adapt the naming strategy to names with a database, and check the rules
+    between options."""
     values = draft.values
     if values["capture.mode"] is None:
         values["capture.mode"] = "oplog" if draft.event_format == "1.1" else "change_streams_update_full"
     for name in [name for name in values if name == "cursor.pipeline" or name.startswith(f"{_OVERRIDES}.")]:
         if values[name]:
             values[name] = strict_json(values[name])
-    # Debezium's Default strategy puts the database into names, as its Schema strategy puts the schema elsewhere.
+    # Debezium's Default strategy for MongoDB puts the database into names, as the Schema strategy of others the schema.
     values["topic.naming.strategy"] = values["topic.naming.strategy"].replace(".Default", ".Schema")
     if is_typed(values) and draft.event_format == "1.1":
         draft.faults.append("rows = typed is not supported in the 1.1 format, whose updates are patches of documents")
@@ -166,7 +166,7 @@ def _capture(draft: ConfigDraft) -> Iterator[str]:
 
 
 def _tables(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the faults of options when a sink of tables asks for blocks of documents."""
+    """Yield the faults of options that do not fit a sink of tables."""
     mode, blocks = values["capture.mode"], values["row.blocks"]
     if not blocks:
         return

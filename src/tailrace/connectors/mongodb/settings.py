@@ -1,4 +1,4 @@
-"""MongoSettings: the settings of MongoDB's events beyond those that all connectors share. Values only."""
+"""MongoSettings: the settings of MongoDB's events, in addition to the settings of all connectors. Values only."""
 
 from __future__ import annotations
 

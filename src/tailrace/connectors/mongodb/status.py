@@ -31,6 +31,6 @@ def describe(end: Offsets, newest: Offsets) -> SourceStatus:
 
 
 def _text(position: ChangePosition) -> str:
-    """Return a timestamp's seconds and increment, `1558965515:6`, and the number of its changes that were read unless
-    all."""
+    """Return the timestamp's seconds and increment, `1558965515:6`; and the number of changes read, if more of this
+    timestamp may follow."""
     return str(position).removesuffix(f":{WHOLE}")

@@ -1,7 +1,7 @@
-"""Read documents to compare them with tables, and the keys that changed between two positions of the log. Driver.
+"""The documents of a MongoDB for comparison with tables, and the keys that changed during the comparison. Driver.
 
-Documents are read as the initial snapshot reads them: majority data, each collection in chunks, not all at one moment.
-The log then names the documents that changed since before the first of them was read.
+Documents are read as in the initial snapshot: majority data, each collection in chunks, not all at one moment. The log
+then shows which documents changed after the reading began.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class ComparedDocuments:
         planned = chunks.plan(client, names, after=after).chunks
         address, size = Address.of(config), config["snapshot.fetch.size"]
         self._tasks = [
-            # with last=True a chunk that is empty would give a document of another chunk
+            # with last=True the task of an empty chunk would repeat a document of another chunk
             chunks.SnapshotTask(address, replace(chunk, last=False), "", at, number, size, self._settings, after)
             for number, chunk in enumerate(planned)
         ]
@@ -113,7 +113,7 @@ class ComparedDocuments:
         return TouchedKeys((tuple(sorted(found)),) if found else ())
 
     def _rows(self, name: Namespace, after: int, upto: int) -> list[ChangeArrays]:
-        """Return the changes of a collection after the timestamp `after`, up to `upto` and to the end of the
+        """Return the changes of a collection after the timestamp `after`, at least up to `upto` and the end of the
         reading."""
         most = max(upto, self._read_upto)
         stream = StreamSettings.of(self._config, self._captured)

@@ -1,7 +1,7 @@
-"""Values of BSON as consumers read them from the texts of events, in BSON again. Worker.
+"""Values of BSON after a round trip through the text of an event. Worker.
 
 The text of a document does not distinguish all of BSON: a document {"$date": 5} looks like a date. Such values, and
-texts that are not UTF-8, are read from their text and written as the value that the text means.
+strings that are not UTF-8, become the value that a consumer reads from their text.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _typed(value: TypedValue) -> tuple[int, bytes]:
 
 
 def _decimal(text: str) -> tuple[int, bytes]:
-    """Return a decimal; a text that is not a decimal in canonical form stays a text."""
+    """Return a decimal as type and bytes in BSON; a text that is not a decimal in canonical form becomes a string."""
     from bson import Decimal128
 
     try:

@@ -26,7 +26,7 @@ _DEFAULTS = {
     },
 }  # fmt: skip
 _MODE = "delete.tombstone.handling.mode"
-# Options of Debezium 2, which a single option has replaced.
+# Options of Debezium 2 with their defaults. In Debezium 3 a single option, `_MODE`, replaces them.
 _OLDER = {"delete.handling.mode": "drop", "drop.tombstones": "true"}
 _IDLE = {
     "3": {
@@ -113,7 +113,7 @@ def _superseded(own: Mapping[str, str]) -> str:
 
 
 def _as_before(made: UnwrapSettings, older: Mapping[str, str]) -> UnwrapSettings:
-    """Return a copy with the handling of deletes that the two older options ask for."""
+    """Return a copy of the settings with the handling of deletes that the two options of Debezium 2 choose."""
     mode = older["delete.handling.mode"]
     keeps = older["drop.tombstones"] == "false"
     return replace(made, deletes="tombstone" if mode == "none" else mode, keep_tombstones=keeps)

@@ -70,12 +70,13 @@ class ImageRules:
 
 
 class ShapedColumn:
-    """The values of an image in a block, by their shapes. Raises ConversionError and DecodeError."""
+    """The values of an image in a block, by their shapes. The constructor and `column` raise ConversionError and
+    DecodeError."""
 
     def __init__(self, source: ValueSource, rules: ImageRules, manner: DocumentStyle) -> None:
         self._rules, self._manner = rules, manner
-        self._told = _told(source, rules, manner)
-        known = pc.dictionary_encode(self._told.shapes)
+        self._walk = _walk_of(source, rules, manner)
+        known = pc.dictionary_encode(self._walk.shapes)
         self._codes = known.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         # for each leaf, by its key: the shapes that have it, with its number in each
         self._leaves: dict[str, list[tuple[int, int]]] = {}
@@ -87,13 +88,13 @@ class ShapedColumn:
     @property
     def shapes(self) -> pa.Array:
         """The shape of each value; null if there is none."""
-        return self._told.shapes
+        return self._walk.shapes
 
     def column(self, leaf: LeafColumn) -> pa.Array:
         """Return the values at a leaf; empty values or zeros for documents without it."""
-        told, tree = self._told, leaf.tree
+        walk, tree = self._walk, leaf.tree
         places = self._places(tree.key)
-        maker = _Maker(told.data, self._rules, self._manner)
+        maker = _Maker(walk.data, self._rules, self._manner)
         if isinstance(tree, Scalar) and tree.kind == shape_kernels.WHOLE:
             return maker.written(places)
         if isinstance(tree, Scalar):
@@ -105,24 +106,27 @@ class ShapedColumn:
 
     def _places(self, key: str) -> Int64s:
         """Return the places of the values at a leaf, -1 for documents without it."""
-        told, known = self._told, self._leaves.get(key, [])
+        walk, known = self._walk, self._leaves.get(key, [])
         numbers = np.full(self._count + 1, -1, np.int64)
         if known:
             pairs = np.array(known, np.int64)
             numbers[pairs[:, 0]] = pairs[:, 1]
         number = numbers[self._codes]
         if len(number) and number.min() >= 0:
-            found: Int64s = told.leaves[told.starts + number]
+            found: Int64s = walk.leaves[walk.starts + number]
             return found
         places = np.full(len(number), -1, np.int64)
         which = np.flatnonzero(number >= 0)
-        places[which] = told.leaves[told.starts[which] + number[which]]
+        places[which] = walk.leaves[walk.starts[which] + number[which]]
         return places
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """The result of the walk: shapes, and the places of leaves. The first leaf of row r is leaves[starts[r]]."""
+class _Walk:
+    """The result of a walk over values: their shapes, and the places of leaves.
+
+    The first leaf of row r is leaves[starts[r]].
+    """
 
     data: Bytes
     shapes: pa.Array
@@ -135,8 +139,8 @@ def _name(text: str) -> Bytes:
     return readonly(np.array(list(text.encode()), np.uint8))
 
 
-def _told(source: ValueSource, rules: ImageRules, manner: DocumentStyle) -> _Told:
-    """Walk over values. Values that the kernel cannot read from BSON are first normalised through their text."""
+def _walk_of(source: ValueSource, rules: ImageRules, manner: DocumentStyle) -> _Walk:
+    """Walk over values. Values that the kernel cannot read from BSON are normalised through their text."""
     reading = WalkRules(
         rules.narrow,
         manner.spread,
@@ -151,13 +155,13 @@ def _told(source: ValueSource, rules: ImageRules, manner: DocumentStyle) -> _Tol
         # keys of the 1.1 format have special forms for all other types
         simple = (*_TEXTS[:3], fields.INT32, fields.INT64, fields.BOOLEAN, fields.NULL, fields.DATE, fields.ABSENT)
         left[~np.isin(kinds, simple)] = 1
-    told = _walked(source, reading, left)
+    walk = _walked(source, reading, left)
     if not left.any():
-        return told
-    return _with_plain(source, rules, manner, told, left)
+        return walk
+    return _with_plain(source, rules, manner, walk, left)
 
 
-def _with_plain(source: ValueSource, rules: ImageRules, manner: DocumentStyle, told: _Told, left: Bytes) -> _Told:
+def _with_plain(source: ValueSource, rules: ImageRules, manner: DocumentStyle, walk: _Walk, left: Bytes) -> _Walk:
     """Repeat the walk for the marked values, normalised through their text."""
     content = source.data.tobytes()
     size = len(content)
@@ -168,19 +172,19 @@ def _with_plain(source: ValueSource, rules: ImageRules, manner: DocumentStyle, t
         parts.append(found)
         size += len(found)
     data = readonly(np.frombuffer(b"".join(parts) + b"\0", np.uint8))
-    # a normalised value must not be normalised again, so it has a walk of its own
+    # normalised values are walked separately, as they must not be normalised again
     plain = left.astype(np.bool_)
     twice = np.zeros(len(kinds), np.uint8)
     reading = WalkRules(False, manner.spread, False, False, False, _name(manner.whole))
     others = _walked(ValueSource(data, places, np.where(plain, kinds, 0)), reading, twice)
     if twice.any():
         raise ConversionError("A document is nested too deeply, or too wide.")
-    shapes = pc.if_else(pa.array(plain), others.shapes, told.shapes)
-    leaves = np.concatenate((told.leaves, others.leaves))
-    return _Told(data, shapes, leaves, np.where(plain, others.starts + len(told.leaves), told.starts))
+    shapes = pc.if_else(pa.array(plain), others.shapes, walk.shapes)
+    leaves = np.concatenate((walk.leaves, others.leaves))
+    return _Walk(data, shapes, leaves, np.where(plain, others.starts + len(walk.leaves), walk.starts))
 
 
-def _walked(source: ValueSource, reading: WalkRules, left: Bytes) -> _Told:
+def _walked(source: ValueSource, reading: WalkRules, left: Bytes) -> _Walk:
     count = len(source.places)
     kinds = np.ascontiguousarray(np.where(left, 0, source.kinds), np.uint8)
     data = readonly(source.data.view())
@@ -193,12 +197,12 @@ def _walked(source: ValueSource, reading: WalkRules, left: Bytes) -> _Told:
     absent = pa.array(np.diff(offsets) == 0)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(out)]
     shapes = pc.if_else(absent, pa.scalar(None, pa.binary()), pa.Array.from_buffers(pa.binary(), count, buffers))
-    return _Told(data, shapes, leaves[:found], starts)
+    return _Walk(data, shapes, leaves[:found], starts)
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Values of one shape among others: their rows, the index of each one's first leaf, and the subtree to read."""
+    """The values of one shape: their rows, the index of the first leaf of each row, and the subtree to read."""
 
     rows: npt.NDArray[np.int64]
     starts: Int64s
@@ -206,7 +210,7 @@ class _Group:
 
 
 class _Maker:
-    """Makes arrays of values at places of a buffer, -1 for none."""
+    """Makes arrays of the values at places of a buffer. The place of a missing value is -1."""
 
     def __init__(self, data: Bytes, rules: ImageRules, manner: DocumentStyle) -> None:
         self._data, self._rules, self._manner = data, rules, manner
@@ -272,18 +276,18 @@ class _Maker:
             return self.lists(places, kind)
         if kind.connect != "struct":
             return self._values(places, kinds, kind)
-        told = _walked(
+        walk = _walked(
             ValueSource(self._data, places, np.where(places < 0, 0, kinds).astype(np.uint8)),
             WalkRules(self._rules.narrow, False, False, False, False, _name("")),
             np.zeros(len(places), np.uint8),
         )
-        known = pc.dictionary_encode(told.shapes)
+        known = pc.dictionary_encode(walk.shapes)
         codes = known.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         groups = []
         for number, shape in enumerate(known.dictionary.to_pylist()):
             rows = np.flatnonzero(codes == number)
-            groups.append(_Group(rows, told.starts[rows], tree_of(shape, False)))
-        return self._structs([group for group in groups if group.tree != Scalar(fields.NULL, 0)], told.leaves,
+            groups.append(_Group(rows, walk.starts[rows], tree_of(shape, False)))
+        return self._structs([group for group in groups if group.tree != Scalar(fields.NULL, 0)], walk.leaves,
                              len(places), kind)  # fmt: skip
 
     def _values(self, places: Int64s, kinds: Bytes, kind: LogicalType) -> pa.Array:
@@ -308,7 +312,7 @@ class _Maker:
         return pa.StructArray.from_arrays(arrays, fields=list(arrow_type_of(kind)), mask=pa.array(missing))
 
     def _part(self, groups: Sequence[_Group], leaves: Int64s, count: int, name: str, kind: LogicalType) -> pa.Array:
-        """Return the parts with this name."""
+        """Return the values of the parts with this name, as an array of `count` rows."""
         inner = [
             _Group(group.rows, group.starts, found)
             for group in groups

@@ -27,7 +27,7 @@ _UNSET = ("$set", "$unset")
 
 @dataclass(frozen=True, slots=True)
 class ExtractNewDocumentState:
-    """Implements records.transform.Transform; `settings` are those for the form of events."""
+    """Implements records.transform.Transform. `settings` are the options as they apply to the form of events."""
 
     options: tuple[tuple[str, str], ...]
     settings: UnwrapSettings = UnwrapSettings("3")  # noqa: RUF009
@@ -74,7 +74,8 @@ class ExtractNewDocumentState:
         return made(record, _Key(shape, self.manner))
 
     def _operation(self, op: str) -> list[Header]:
-        """Return the headers that name the operation: that of format 1.1, and `op` of add.headers for a tombstone."""
+        """Return the headers that name the operation: __debezium-operation and `op` of add.headers, if they are
+        chosen."""
         names = [_OPERATION] if self.settings.operation_header else []
         names += [one.name for one in self.settings.headers if one.field == "op" and not one.struct]
         return [Header(name, Constant(op, STRING.with_optional(False))) for name in names]
@@ -115,8 +116,7 @@ class _Key:
         return [(name, Shaper(self.manner, Leaves("id", self.manner)).node(tree, f"{within}.{name}"))]
 
     def of(self, record: RecordLayout) -> RecordLayout:
-        """Return the record with this key. Raises ConversionError for values without a form, but not for dropped
-        records."""
+        """Return the record with this key. Raises ConversionError if the key has no schema in Connect."""
         return replace(record, key=struct(self.fields("id", "null"), None))
 
 
@@ -131,7 +131,7 @@ class _Made:
 
     @property
     def chosen(self) -> UnwrapSettings:
-        """The settings."""
+        """The settings of the transform."""
         return self.transform.settings
 
     @property
@@ -224,7 +224,7 @@ class _Made:
         )
 
     def gone(self) -> Rewritten:
-        """Return the record of a deleted document that is not known."""
+        """Return the record of a deleted document without its fields; None if deletes are dropped."""
         found: Fields = []
         if self.chosen.deletes == "drop":
             return None
@@ -262,7 +262,8 @@ def _constant(node: Node | None) -> str:
 
 
 def _added(added: AddedField, envelope: Struct, chosen: UnwrapSettings) -> Node:
-    """Return a field of the envelope or of one of its structs, for a record or a header. Raises ConversionError."""
+    """Return the value of an added field, from the envelope or a struct in it. Raises ConversionError if there is
+    none."""
     place = added.struct or ("" if envelope.part(added.field) is not None else "source")
     within: Node | None = envelope.part(place) if place else envelope
     found = _part(within, added.field)
@@ -293,7 +294,7 @@ def _typed(node: Node, kind: LogicalType) -> Node:
 
 
 def extract_new_document_state(options: Mapping[str, str]) -> ExtractNewDocumentState:
-    """Return the transform with these options, for events of the present form. `in_form` raises ConfigError."""
+    """Return the transform with these options, for events of the current format. `in_form` raises ConfigError."""
     return ExtractNewDocumentState(tuple(sorted(options.items())))
 
 

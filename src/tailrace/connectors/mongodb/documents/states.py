@@ -1,7 +1,7 @@
-"""The document after a change: patches of every version of MongoDB, applied to the document before. Worker.
+"""The document after a change: patches of every version of MongoDB, applied to the previous document. Worker.
 
-Documents are those of `extended`. The rules are the server's for its oplog: a number in a path is an index in an array
-and a name in a document; missing parents become documents; an array grows with nulls.
+Documents are ExtendedDocuments. Patches follow the server's rules for its oplog: a number in a path is an index in an
+array and a name in a document; missing parents become documents; an array grows with nulls.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _REMOVED = object()
 def state_after(before: ExtendedDocument | None, payload: dict[str, Any]) -> ExtendedDocument | None:
     """Return the document after an event, of either format; None if there is none, or if it cannot be known.
 
-    `before` is the document after all earlier events, None if they left none; it may be modified. An update without a
-    document to change cannot be applied. Raises ConversionError for a patch in a form that no known server writes, or
-    that does not fit the document.
+    `before` is the document after all earlier events, None if it does not exist; it may be modified. The result of an
+    update is unknown if `before` is None and the event does not have the whole document. Raises ConversionError for a
+    patch in a form that no known server writes, or that does not fit the document.
     """
     operation = payload["op"]
     if operation == "d":

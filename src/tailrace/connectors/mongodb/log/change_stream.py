@@ -128,12 +128,12 @@ class ChangeStreamFeed:
         # the fragments of a split event that have arrived, until the last one comes
         self._fragments: list[bytes] = []
         self.caught_up_at = 0
-        """The cluster time up to which the server has sent every change, as its answers prove it; 0 before."""
+        """The cluster time up to which the server's answers prove that it has sent every change; 0 before the first."""
         self.answered_at = 0
         """The server's operation time in its latest answer, which may be ahead of what it has sent; 0 before."""
 
     def open(self, position: ChangePosition) -> None:
-        """Begin after `position`, with the next `read`."""
+        """Prepare to read the changes after `position`."""
         from bson.raw_bson import RawBSONDocument
         from bson.timestamp import Timestamp
 
@@ -151,7 +151,7 @@ class ChangeStreamFeed:
         if settings.before:
             stream["fullDocumentBeforeChange"] = settings.before
         if position.token:
-            # unlike resumeAfter it also goes on after the end of a collection
+            # unlike resumeAfter, startAfter also resumes after a collection was dropped or renamed
             stream["startAfter"] = RawBSONDocument(base64.b64decode(position.token))
         elif at := position.time or settings.start_time:
             stream["startAtOperationTime"] = Timestamp(at >> 32, at & 0xFFFFFFFF)
@@ -187,8 +187,8 @@ class ChangeStreamFeed:
         """Update `caught_up_at` after an answer.
 
         An empty answer proves that the server has searched the log up to the time in its token. This does not hold for
-        several shards: another shard may still send a change of that time. The operation time of the answer may be
-        ahead of the majority, so if a token shows no time, the operation time of the previous answer is used.
+        several shards: another shard may still send a change of that time. If a token shows no time, the operation time
+        of the previous answer is used, as that of this answer may be ahead of the majority.
         """
         earlier, self.answered_at = self.answered_at, answer.at
         if len(answer.starts) or self._fragments or answer.token is None:
@@ -229,9 +229,9 @@ class ChangeStreamFeed:
         return IndexedRun.of(rows.part(captured), Read(reached), tokens[captured], len(answer.data))
 
     def _behind(self, answer: CursorBatch, data: Bytes, ids: Int64s, counted: tuple[int, int]) -> ChangePosition:
-        """Return the position after the answer: that of the batch's own token, or of the last event.
+        """Return the position after the answer, from the token of the batch or else of the last event.
 
-        `counted` are the time and the number of the last change that was sent.
+        `counted` holds the time and the number of the last change that was sent.
         """
         token = answer.token
         if self._fragments:
@@ -263,7 +263,8 @@ class ChangeStreamFeed:
         return np.array(number or [-1], np.int32)[codes]
 
     def _whole(self, data: Bytes, starts: Int64s, places: Int64s, kinds: Bytes) -> tuple[Bytes, Int64s]:
-        """Return the events, with split events joined. Incomplete ones wait for the next answer."""
+        """Return the events, with split events joined. The fragments of an incomplete event are kept for the next
+        answer."""
         documents: list[bytes] = []
         for row, start in enumerate(starts.tolist()):
             document = data[start : start + int(fields.load(data, start))].tobytes()
@@ -297,7 +298,7 @@ def _namespace(document: bytes) -> Namespace:
 def _joined(fragments: Sequence[bytes]) -> bytes:
     """Return one event from its fragments.
 
-    Each fragment has other fields, except `splitEvent`, which is dropped, and `_id`, whose last value counts.
+    Fragments have only `splitEvent` and `_id` in common: the former is dropped, of the latter the last is kept.
     """
     body = b"".join(_without_split(fragment, last=fragment is fragments[-1]) for fragment in fragments)
     return (len(body) + 5).to_bytes(4, "little") + body + b"\0"

@@ -1,4 +1,4 @@
-"""Commands on whole collections in the log: no change tells of the documents that they remove or add. Planner, the
+"""Commands on whole collections: the log has no changes for the documents that they remove or add. Planner, the
 reader's thread."""
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _OVER = "remedy: remove the copies, or tailrace verify --repair"
 
 
 class Commands:
-    """Warns once of each command that has removed documents of captured collections, or added some. Thread-safe."""
+    """Warns once of each command that removed or added documents of captured collections. Thread-safe."""
 
     def __init__(self, captured: CollectionFilter) -> None:
         self._captured = captured
         self._told: set[str] = set()
 
     def event(self, document: bytes) -> None:
-        """Warn of a change event that is no change of a document."""
+        """Log a warning for a change event that is not a change of a document."""
         event = _decoded(document)
         self._tell(event.get("clusterTime"), _of_event(event))
 
     def entry(self, document: bytes) -> None:
-        """Warn of an oplog entry that is a command."""
+        """Log a warning for an oplog entry that is a command."""
         entry = _decoded(document)
         if isinstance(entry.get("o"), Mapping):
             self._tell(entry.get("ts"), _of_entry(split(str(entry.get("ns", "")))[0], entry["o"]))

@@ -1,4 +1,4 @@
-"""Coverage: captured collections whose changes the log does not tell in full. Driver, planner; raises PyMongo's
+"""Findings about captured collections whose changes are not all in the log. Driver, planner; raises PyMongo's
 errors."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def findings(client: MongoClient[Any], captured: CollectionFilter) -> Iterator[Finding]:
-    """Yield a warning for each kind of collection whose changes the log does not tell in full."""
+    """Yield a warning for each kind of captured collection whose changes are not all in the log."""
     kinds: dict[str, list[str]] = {}
     for database in sorted(client.list_database_names()):
         if not captured.includes_database(database):

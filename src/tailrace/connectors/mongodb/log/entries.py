@@ -19,7 +19,7 @@ _OPS = np.zeros(256, np.uint8)
 for _letter, _code in (("i", "c"), ("u", "u"), ("d", "d")):
     _OPS[ord(_letter)] = ord(_code)
 _COMMAND_OP = ord("c")
-# The multiOpType of a statement of retryable writes: it takes effect by itself, though it has a prevOpTime.
+# The multiOpType of a statement of retryable writes: it has a prevOpTime, but is not part of a transaction.
 _BY_ITSELF = 1
 _MOST_NESTED = 16
 
@@ -44,6 +44,7 @@ class Entries:
 
 
 def located(answer: CursorBatch) -> Entries:
+    """Return the entries of an answer. Raises DecodeError."""
     data, starts = answer.data, answer.starts
     places, kinds = fields.locate(data, starts, _ENTRY)
     if (kinds[0] != fields.TIMESTAMP).any() or (kinds[1] != fields.STRING).any():
@@ -72,13 +73,13 @@ def located(answer: CursorBatch) -> Entries:
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """The `applyOps` array at the place `array` of a buffer; None: there is none."""
+    """The operations in the `applyOps` array at the place `array` of a buffer; none if `array` is None."""
 
     data: Bytes
     array: int | None
 
     def add_to(self, rows: Parts, entry: int, order: int) -> int:
-        """Add the operations, the first with the place `order` in its transaction. Return the place after the last."""
+        """Add the operations, numbered from `order` in their transaction. Return the number after the last."""
         if self.array is None:
             return order
         at, op, count = _operations(self.data, self.array, 0)
@@ -87,7 +88,7 @@ class Operations:
 
 
 def command_of(entries: Entries, command: int) -> Operations | None:
-    """Return the command's own operations if it makes a transaction visible; None if it does not."""
+    """Return the operations in the command itself if it makes a transaction visible; None if it does not."""
     if entries.object_kind[command] != fields.DOCUMENT:
         return None
     data = entries.data
@@ -99,14 +100,14 @@ def command_of(entries: Entries, command: int) -> Operations | None:
 
 
 def flags(data: Bytes, places: Int64s, kinds: Bytes) -> list[bool]:
-    """Return for each of the fields whether it is present and true."""
+    """Return a flag for each field: True if the field is present and true."""
     return [
         place >= 0 and _is_true(data, int(place), int(kind)) for (place,), (kind,) in zip(places, kinds, strict=True)
     ]
 
 
 class Parts:
-    """Changes collected entry by entry: first those of the answer itself, then those of transactions."""
+    """Changes collected entry by entry: first the changes in the answer itself, then the operations of transactions."""
 
     def __init__(self, data: Bytes, entry: Int64s, at: Int64s, op: Bytes, order: Int64s) -> None:
         self.data, self.entry, self.at, self.op, self.order = data, entry, at, op, order
@@ -114,7 +115,7 @@ class Parts:
 
     @classmethod
     def empty(cls, data: Bytes) -> Parts:
-        """Return an object without changes of the answer itself."""
+        """Return an object with no changes yet."""
         none = np.empty(0, np.int64)
         return cls(data[:0], none, none, np.empty(0, np.uint8), none)
 

@@ -1,4 +1,4 @@
-"""MongoFeed: the oplog or change stream as the planner's reader gets it. Planner, the reader's thread."""
+"""MongoFeed: adapts an oplog or a change stream to the planner's reader. Planner, the reader's thread."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _BACKLOG_ANSWER = 1 << 20
 
 
 class ChangeSource(Protocol):
-    """A source of captured changes, used by one thread. Raises the driver's errors and TailraceError."""
+    """A source of captured changes, used by one thread. Its methods raise PyMongo's errors and TailraceError."""
 
     caught_up_at: int
-    """A BSON timestamp in 64 bits up to which the server has sent every change, as its answers prove it."""
+    """The BSON timestamp, in 64 bits, up to which the server's answers prove that it has sent every change."""
 
     answered_at: int
     """The server's operation time in its latest answer, which may be ahead of what it has sent."""
 
     def open(self, position: ChangePosition) -> None:
-        """Begin after `position`, with the next `read`; also after an error."""
+        """Prepare to read the changes after `position`; also called to start again after an error."""
         ...
 
     def read(self) -> IndexedRun | None:
@@ -44,8 +44,8 @@ class ChangeSource(Protocol):
 class ReaderSettings:
     """The spool's limits in bytes, and the retries of a lost connection in a row (-1: for ever).
 
-    Pauses double from `first_delay` to `retry_delay` seconds. `asks_password` is True if each login asks for its
-    password: one that is refused is tried again.
+    Pauses double from `first_delay` to `retry_delay` seconds. `asks_password` is True if each login runs a program for
+    its password: a refused login is then tried again.
     """
 
     memory_limit: int = MEMORY_LIMIT
@@ -66,8 +66,8 @@ class ReaderSettings:
 class MongoFeed(contracts.LogFeed[ChangePosition, Committed, ChangeArrays]):
     """The changes of `source` after `start`.
 
-    A server's answer cannot be hurried: it comes when something has changed, or after a while. The server keeps a
-    cursor without calls.
+    The server answers when something has changed, or after a while; a request cannot be cut short. Its cursors stay
+    open without further calls.
     """
 
     is_behind = False
@@ -88,7 +88,7 @@ class MongoFeed(contracts.LogFeed[ChangePosition, Committed, ChangeArrays]):
 
     def open(self) -> None:
         self._source.open(self.reached_position)
-        # runs that were read but not kept come again
+        # runs that were read but not kept are read again
         self._source.caught_up_at = self._read_to
 
     def read(
@@ -116,7 +116,7 @@ class MongoFeed(contracts.LogFeed[ChangePosition, Committed, ChangeArrays]):
 
     def setback(self, error: BaseException) -> Setback:
         end = explained_error(error)
-        # a program that gives no password may give one later
+        # a program that fails to print a password may succeed later
         is_password = self.settings.asks_password and (is_refused_login(error) or isinstance(error, ConnectionFailed))
         passes = is_passing(error) or is_password or isinstance(error, SpoolFailed)
         if not isinstance(error, Exception) or not passes:
@@ -126,7 +126,7 @@ class MongoFeed(contracts.LogFeed[ChangePosition, Committed, ChangeArrays]):
         return Setback("session", text, of.max_retries, of.first_delay, of.retry_delay, end)
 
     def has_read(self, target: ChangePosition) -> bool:
-        # the first answer proves that this is the log that was read before
+        # the first answer proves that this is the log which the checkpoint refers to
         return self.progress > 0 and (self._read_to >= target.time or self.reached_position.time > target.time)
 
     def has_passed(self, position: ChangePosition) -> bool:
@@ -135,9 +135,10 @@ class MongoFeed(contracts.LogFeed[ChangePosition, Committed, ChangeArrays]):
     def reached(self, start: ChangePosition) -> ChangePosition:
         reached = self.reached_position
         # a token may advance while the known time does not
-        behind = start.is_before(reached) or (start.key == reached.key and start.token != reached.token)
-        return reached if behind else start
+        advanced = start.is_before(reached) or (start.key == reached.key and start.token != reached.token)
+        return reached if advanced else start
 
     def head(self) -> ChangePosition:
-        """Return the known end of the server's log while a backlog is being read."""
+        """Return the end of the server's log, as far as it is known, while a backlog is read; the zero position
+        otherwise."""
         return ChangePosition(self._source.answered_at if self.is_behind else 0)

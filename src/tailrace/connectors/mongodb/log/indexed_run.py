@@ -1,4 +1,4 @@
-"""Stretch: the captured changes in one answer of the server. Planner."""
+"""IndexedRun: the captured changes in one answer of the server. Planner."""
 
 from __future__ import annotations
 
@@ -63,8 +63,9 @@ class ChangeArrays(Arrays):
 class IndexedRun(contracts.IndexedRun[ChangePosition, ChangeArrays]):
     """The captured `rows` of an answer, and `reached`, the position after everything in the answer.
 
-    `tokens` are the places of the rows' resume tokens in `token_data`, which is the rows' data unless that is on disk;
-    None for an oplog. `read_bytes` is the size of the answer. `bounds` are the cumulative sizes of the rows in bytes.
+    `tokens` are the places of the rows' resume tokens in `token_data`; None for an oplog. `token_data` is the rows'
+    data unless the latter is on disk. `read_bytes` is the size of the answer. `bounds` are the cumulative sizes of the
+    rows in bytes.
     """
 
     rows: ChangeArrays
@@ -115,7 +116,7 @@ class IndexedRun(contracts.IndexedRun[ChangePosition, ChangeArrays]):
         return self.reached if before.is_before(self.reached) else before
 
     def without_data(self) -> IndexedRun:
-        """Return a copy without the documents. It keeps the resume tokens: each is part of a position."""
+        """Return a copy without the documents. The copy keeps the resume tokens, which are part of positions."""
         nothing = readonly(np.empty(0, np.uint8))
         tokens, token_data = self.tokens, nothing
         if tokens is not None:
@@ -136,14 +137,14 @@ class IndexedRun(contracts.IndexedRun[ChangePosition, ChangeArrays]):
 
 
 def encoded(data: Bytes, at: int) -> str:
-    """Return the resume token at `at`, as a ChangePosition has it."""
+    """Return the resume token at `at` in base64."""
     import base64
 
     return base64.b64encode(data[at : at + int(fields.load(data, at))].tobytes()).decode()
 
 
 def numbered(time: Int64s, last_time: int, last_number: int) -> Int64s:
-    """Return the numbers of changes with the timestamps `time` that follow the change `last_time, last_number`."""
+    """Return the numbers of changes with the timestamps `time`, which follow the change `(last_time, last_number)`."""
     count = len(time)
     if not count:
         return np.empty(0, np.int64)

@@ -18,20 +18,20 @@ log = logging.getLogger("tailrace")
 
 
 class Majority:
-    """Positions and timestamps that a majority of the replica set has. Raises PyMongo's errors."""
+    """Positions and timestamps that a majority of the replica set has. Methods raise PyMongo's errors."""
 
     def __init__(self, connect: Callable[[], MongoClient[Any]]) -> None:
         self._connect = connect
         self._is_seen: bool | None = None
 
     def is_seen(self, namespace: Namespace = ("local", "oplog.rs")) -> bool:
-        """Return True if the server can hide data that no majority has. Asks once, by reading `namespace`."""
+        """Return True if the server has majority reads. The first call tests it by a read of `namespace`."""
         if self._is_seen is None:
             self._is_seen = self.asked(namespace)
         return self._is_seen
 
     def asked(self, namespace: Namespace) -> bool:
-        """Ask the server for a majority read of `namespace`. Return False, with a warning, if it cannot."""
+        """Return True if a majority read of `namespace` succeeds; log a warning if the server has no majority reads."""
         database, collection = namespace
         command = {"find": collection, "limit": 1, "singleBatch": True, "projection": {"_id": 1}}
         try:
@@ -44,14 +44,14 @@ class Majority:
         return True
 
     def newest(self) -> ChangePosition:
-        """Return the newest position of the oplog that a majority has; the newest of all if the server cannot tell."""
+        """Return the newest position of the oplog that a majority has; the newest of all without majority reads."""
         return newest(self._connect(), majority=self.is_seen())
 
     def present(self) -> ChangePosition:
-        """Return the newest position that a majority has. Raises NotYetCommitted for a primary that does not know it.
+        """Return the newest position that a majority has. Raises NotYetCommitted if the primary does not know it yet.
 
-        A new primary knows it once a majority has an entry of its own term. Until then it may show less than it did
-        before.
+        A new primary knows this position once a majority has an entry of its own term. Until then its majority reads
+        may return an older state than those of the previous primary.
         """
         latest = newest(self._connect())
         found = self.newest()
@@ -60,8 +60,6 @@ class Majority:
         return found
 
     def after(self, names: Sequence[Namespace], *positions: ChangePosition) -> int:
-        """Return the timestamp that a snapshot of `names` must have reached: the latest of `positions`.
-
-        0 if the server has no majority reads.
-        """
+        """Return the timestamp that a snapshot of `names` must have reached, the latest of `positions`; 0 if the server
+        has no majority reads."""
         return max(one.time for one in positions) if names and self.is_seen(names[0]) else 0

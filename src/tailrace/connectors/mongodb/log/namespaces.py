@@ -38,7 +38,8 @@ class CollectionFilter:
         self._target = split(target) if scope != "deployment" else ("", "")
 
     def includes(self, database: str, collection: str) -> bool:
-        """Return True if the collection is captured. This includes `system.` collections, which the log has."""
+        """Return True if the collection is captured. `system.` collections can be captured, as the log has their
+        changes."""
         if database in self._built_in or not database or not collection or collection == "$cmd":
             return False
         if self._target[1] and collection != self._target[1]:

@@ -1,10 +1,11 @@
 """OplogFeed: the oplog of a replica set, read to its end and then by a tailable cursor. Planner, the reader's thread.
 
 An entry is `{ts, op, ns, o, o2, …}` (MongoDB Manual, "Replica Set Oplog"): op is i, u, d, c for a command or n for a
-no-op. A transaction is a command `applyOps` with its operations. A large one is several of them, all but the last with
-`partialTxn`, each with `prevOpTime` pointing back; a prepared one takes effect with `commitTransaction`. The changes of
-a transaction have the position of the entry that makes them visible. A transaction of several entries may be larger
-than memory, so each entry becomes a run of its own unless the end of the transaction must be known.
+no-op. A transaction is a command `applyOps` with its operations. A large transaction has several such entries, linked
+backwards by `prevOpTime`, all but the last with `partialTxn`. A prepared transaction takes effect with
+`commitTransaction`. The changes of a transaction have the position of the entry that makes them visible. A transaction
+of several entries may be larger than memory: each entry becomes a separate run, unless the end of the transaction must
+be known.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from tailrace.errors import DecodeError, PositionLost, PrerequisiteError
 if TYPE_CHECKING:
     from pymongo import MongoClient
 
-# Fields of entries that are followed by another entry of their transaction.
+# A true value of one of these fields means that another entry of the transaction follows.
 _CONTINUED = ("partialTxn", "prepare")
 REMEDY = "The changes in between are lost: delete the checkpoint to start again with a snapshot."
 
 
 class OplogFeed:
-    """Captured changes after a position, run by run. Raises PyMongo's errors, DecodeError and PositionLost.
+    """Captured changes after a position, run by run. Methods raise PyMongo's errors, DecodeError and PositionLost.
 
-    With `whole` a transaction of several entries is one run, however large: counting its events needs its end.
-    `commands` warns of commands on whole collections.
+    With `whole` a transaction of several entries is one run, of any size: its events can be counted only at its end.
+    `commands` logs warnings for commands on whole collections.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class OplogFeed:
         commands: Commands | None = None,
         renewed: Callable[[], MongoClient[Any]] | None = None,
     ) -> None:
-        """`renewed` returns the client from the next beginning on; None: `client` stays."""
+        """`open` replaces the client by the result of `renewed`, unless this is None."""
         self._commands = commands
         self._client = client
         self._renewed = renewed
@@ -80,7 +81,7 @@ class OplogFeed:
         """The server's operation time in its latest answer, which may be ahead of what it has sent; 0 before."""
 
     def open(self, position: ChangePosition) -> None:
-        """Begin after `position`, with the next `read`."""
+        """Prepare to read the changes after `position`."""
         self.close()
         if self._renewed is not None:
             self._client = self._renewed()
@@ -163,7 +164,7 @@ class OplogFeed:
         if self._unchecked:
             self._check(answer)
         if not self._cursor.alive:
-            # an ordinary cursor at its end; or a tailable one without any entry, which is dead at once
+            # an ordinary cursor at its end, or a tailable cursor that found no entry: the server closes it at once
             self._ended = True
         return self._fresh(answer) if self._tails else answer
 
@@ -196,7 +197,7 @@ class OplogFeed:
         self._unchecked = False
 
     def _is_lost(self, first: int | None) -> None:
-        """Raise PositionLost, or NotYetCommitted, because the log does not begin with the last entry that was read."""
+        """Raise the error for an oplog without the last entry that was read: PositionLost or NotYetCommitted."""
         oldest = oldest_time(self._client)
         if oldest is not None and oldest > self._reached.time:
             raise PositionLost(
@@ -204,14 +205,14 @@ class OplogFeed:
                 f"{REMEDY} A larger oplog, or storage.oplogMinRetentionHours, keeps more.",
             )
         if first is None and self._majority and newest(self._client).time >= self._reached.time:
-            # A new primary shows majority data only once a majority has its own first entry.
+            # A new primary shows majority data only once a majority has the first entry of its term.
             raise NotYetCommitted
         raise _rolled_back(self._reached)
 
     # --- entries -------------------------------------------------------------------------------------------------
 
     def _read(self, answer: CursorBatch) -> Iterator[IndexedRun]:
-        """Yield the answer in runs. A transaction of several entries begins new ones."""
+        """Yield the answer in runs. A transaction of several entries begins a new run."""
         entries = located(answer)
         low = 0
         rows = self._singles(entries)
@@ -240,7 +241,7 @@ class OplogFeed:
             self._commands.entry(entries.data[start : start + int(fields.load(entries.data, start))].tobytes())
 
     def _singles(self, entries: Entries, low: int = 0) -> Parts:
-        """Return the entries from `low` on that are changes themselves."""
+        """Return the entries from the index `low` on that are single changes."""
         entry = low + np.flatnonzero(entries.is_change[low:])
         return Parts(entries.data, entry, entries.starts[entry], entries.op[entry], np.zeros(len(entry), np.int64))
 
@@ -256,8 +257,8 @@ class OplogFeed:
         yield self._run(entries, rows, command, command + 1, True)
 
     def _run(self, entries: Entries, rows: Parts, low: int, high: int, is_whole: bool) -> IndexedRun:
-        """Return the run of `rows`, changes of the entries `[low, high)`. `is_whole` is True unless more of them
-        follow."""
+        """Return the run of `rows`, changes of the entries `[low, high)`. `is_whole` is False if further runs of these
+        entries follow."""
         found = rows.joined(high)
         time = entries.time
         number = numbered(time[found.entry], *self._counted)
@@ -272,7 +273,7 @@ class OplogFeed:
         fresh = whole.part(slice(whole.first_after(self._reached), None))
         captured = fresh.part(fresh.namespace >= 0)
         kept = _kept(captured, len(entries.data))
-        # nothing between these assignments can fail
+        # the assignments from here on cannot fail, so that the state stays consistent
         self._counted = counted
         if self._reached.is_before(reached):
             self._reached = reached
@@ -322,13 +323,13 @@ class OplogFeed:
         return Operations(data, array)
 
     def _entry(self, at: int, **more: Any) -> tuple[Bytes, Int64s, Bytes]:
-        """Fetch the entry with a timestamp: its data, and the places and types of `ts`, `o` and `prevOpTime`.
+        """Fetch the entry with a timestamp. Return its data, and the places and types of `ts`, `o` and `prevOpTime`.
 
-        Raises PositionLost if there is none.
+        Raises PositionLost if the oplog no longer has the entry.
         """
         from bson.timestamp import Timestamp
 
-        # a majority has a later entry, and therefore this one
+        # no majority read is needed: a majority has a later entry, and therefore this one
         stamp = {"ts": {"$gte": Timestamp(at >> 32, at & 0xFFFFFFFF)}}
         command = {"find": "oplog.rs", "filter": stamp, "limit": 1, "singleBatch": True, **more}
         answer = RawCursor(self._client, "local", command).next()
@@ -345,14 +346,15 @@ def _stamp(at: int) -> str:
 def _position_behind(
     time: Int64s, counted: tuple[int, int], hashes: Int64s, hashed: Flags, terms: Int64s
 ) -> ChangePosition:
-    """Return the position after the last entry. `counted` are the time and number of the last change."""
+    """Return the position after the last entry. `counted` holds the time and the number of the last change."""
     last, term = int(time[-1]), int(terms[-1])
     count = counted[1] if counted[0] == last else 0
     return ChangePosition(last, count, hash=int(hashes[-1]) if hashed[-1] else None, term=None if term < 0 else term)
 
 
 def _kept(rows: ChangeArrays, size: int) -> ChangeArrays:
-    """Return the rows, over a buffer of their own if they fill less than half of it."""
+    """Return the rows, copied to a smaller buffer if they fill less than half of theirs or it is larger than `size`
+    bytes."""
     used = int(fields.sizes_of(rows.data, rows.at).sum())
     return rows.compacted() if 2 * used < len(rows.data) or len(rows.data) > size else rows
 
@@ -371,10 +373,9 @@ def oldest_time(client: MongoClient[Any]) -> int | None:
 
 
 def newest(client: MongoClient[Any], *, majority: bool = False) -> ChangePosition:
-    """Return the position after the newest entry of the oplog; if it is empty, a position before the first entry to
-    come.
+    """Return the position after the newest entry of the oplog; if the oplog is empty, a position before any entry.
 
-    With `majority` it is the newest entry that a majority has: an election may roll back later ones.
+    With `majority` it is the newest entry that a majority has: an election may roll back later entries.
     """
     time, number, term = _end(client, {"$natural": -1}, {"readConcern": {"level": "majority"}} if majority else {})
     return ChangePosition(0, WHOLE) if time is None else ChangePosition(time, WHOLE, hash=number, term=term)

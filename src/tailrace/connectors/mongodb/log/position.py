@@ -1,4 +1,4 @@
-"""Position: a place in a replica set's oplog or in a change stream."""
+"""ChangePosition: a place in a replica set's oplog or in a change stream."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ WHOLE = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class ChangePosition:
-    """The place after the change `number` (from 1) among those with the timestamp `time`.
+    """The place after the change `number` (from 1) of the changes with the timestamp `time`.
 
-    `time` is a BSON timestamp: seconds since 1970 in the upper 32 bits, the increment in the lower. Numbers count every
-    change that the log shows, captured or not (a stream shows what its filter lets through), so that each reading with
-    the same lists gives a change the same number. `token` is the resume token, a BSON document in base64; an oplog has
-    none. `hash` and `term` identify the oplog's entry (`h` before MongoDB 4.2, `t` since 3.2): after an election
-    another entry may have the same timestamp. Positions are ordered by time and number.
+    `time` is a BSON timestamp: seconds since 1970 in the upper 32 bits, the increment in the lower. Numbers count all
+    changes of the oplog, captured or not, or all that pass the filter of a change stream. With the same lists a change
+    therefore always has the same number. `token` is the resume token, a BSON document in base64; an oplog has none.
+    `hash` and `term` identify the oplog's entry (`h` before MongoDB 4.2, `t` since 3.2): after an election another
+    entry may have the same timestamp. Positions are ordered by time and number.
     """
 
     time: int = 0
@@ -62,7 +62,7 @@ START = ChangePosition()
 """The position of a query without checkpoint, before everything."""
 
 Read = NewType("Read", ChangePosition)
-"""A position up to which the server has sent the log, by its answers, not by what was requested."""
+"""A position up to which the server's answers have been read."""
 
 Committed = NewType("Committed", ChangePosition)
-"""The end of a batch that is in Spark's commit log: the sink has written everything before it."""
+"""The end of a batch in Spark's commit log: the sink has written everything up to it."""

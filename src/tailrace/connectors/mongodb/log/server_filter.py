@@ -1,9 +1,9 @@
 """The `$match` stage by which the server drops unwanted change events. Planner; no I/O.
 
-The stage only saves network traffic: all events are filtered here once more. So an expression that the server might
-read in another way than Python is left out of the stage, and its events are dropped here. Expressions are rewritten in
-the few constructs that mean the same in both (PCRE2, "pcre2pattern"). A letter becomes a class of its two cases, since
-PCRE folds the case of more letters than ASCII's.
+The stage only saves network traffic: the planner filters all events again. The stage therefore leaves out expressions
+that the server might read differently from Python. The others are rewritten in the few constructs that mean the same to
+both (PCRE2, "pcre2pattern"). A letter becomes a class of its two cases, since PCRE folds the case of more letters than
+ASCII's.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def stage(captured: CollectionFilter, skipped: frozenset[str], *, scoped: bool) 
     """Return the `$match` for events of collections that `captured` includes, without the operations `skipped`.
 
     Signals, and commands on whole collections, are never skipped. A stream that is `scoped` to a database or a
-    collection also keeps the event that ends it: the stream goes on after its token.
+    collection also keeps the event that ends it, since the next stream starts after its token.
     """
     kept = [name for name, letter in DATA_CHANGES.items() if letter not in skipped]
     choices: list[Mapping[str, Any]] = [{"operationType": {"$in": kept}, **_joined("$and", _names(captured))}]
@@ -77,7 +77,8 @@ def _names(captured: CollectionFilter) -> list[Mapping[str, Any]]:
 
 
 def _matches(kind: str, texts: Sequence[str | None]) -> Iterator[Mapping[str, Any]]:
-    """Yield conditions of which one holds if a name is one of `texts`: few long patterns instead of many short ones."""
+    """Yield conditions of which one holds if a name matches one of `texts`: few long patterns instead of many short
+    ones."""
     waiting: list[str] = []
     for text in [*texts, None]:
         if waiting and (text is None or len("|".join([*waiting, text]).encode()) > _LONGEST):
@@ -164,7 +165,7 @@ def _class(text: str, folds: bool) -> str | None:
 
 
 def _is_span(low: str, high: str) -> bool:
-    """Return True for a range of digits or of letters of one case: only these have a plain other case."""
+    """Return True for a range of digits, or of letters of one case, whose other case is a range, too."""
     return any(low in span and high in span and low <= high for span in _SPANS)
 
 

@@ -1,7 +1,7 @@
 """A block of MongoDB's records: the columns of their layouts, and the rows that Spark gets. Worker.
 
-A block makes the columns of its layouts when an encoding asks for them: compiled kernels write BSON as JSON, the rest
-are numbers and texts. If a layout has the fields of documents of one shape, their values become columns too.
+A block makes the columns of its layouts when an encoding asks for them. Compiled kernels write BSON as JSON; other
+columns are numbers and texts. If a layout has the fields of documents of one shape, their values become columns too.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ _DELETE = ord("d")
 
 
 class DocumentChunk:
-    """The records of a segment's changes `low` to `high`, without those not in `kept`. Implements
+    """The records of a segment's changes `[low, high)` that `kept` marks (None: all). Implements
     records.columns.Columns.
 
-    Raises RefusedChange, ConversionError and DecodeError.
+    Methods raise RefusedChange, ConversionError and DecodeError.
     """
 
     def __init__(
@@ -149,14 +149,13 @@ class DocumentChunk:
             "snapshot": lambda: self._markers(count),
         }
         if events.typed is not None:
-            # only records that are not changes have bytes as their value
+            # in typed rows only records that are not changes have bytes as their value
             del makers["value"]
             return shown_rows(events, self._typed(), makers, count)
         return rows_of(events.columns, makers)
 
     def _typed(self) -> dict[str, Callable[[], pa.Array]]:
-        """Return the columns of typed rows, one value for each change. There are no tombstones, so each change is one
-        record."""
+        """Return functions that make the columns of typed rows, one value for each change: there are no tombstones."""
         data, found, edits = self.segment.data, self.images, self.edits
         of_documents = None if edits is None else edits.documents
 
@@ -224,7 +223,7 @@ class DocumentChunk:
         return known
 
     def _written(self, values: Values, form: JsonForm, edit: Edit | None = None) -> SharedValue | WrittenJson:
-        """Return BSON values as JSON; one null for all if the block has no value."""
+        """Return BSON values as JSON; a single shared null if the block has no value."""
         part = self._part(values)
         if not (part.places >= 0).any():
             return SharedValue(None)
@@ -246,8 +245,8 @@ class DocumentChunk:
         return WrittenJson(texts.update_descriptions(self.segment.data, updated, removed, truncated, self.edits))
 
     def _increments(self) -> pa.Array | SharedValue:
-        """Return the increments of the timestamps; -1 for documents that a snapshot has read (not in the 1.1
-        format)."""
+        """Return the increments of the timestamps; except in the 1.1 format, -1 for documents that a snapshot has
+        read."""
         if self.segment.read_ns and not self.settings.legacy:
             return SharedValue(-1)
         return pa.array(self.segment.time[self.low : self.high] & 0xFFFFFFFF)

@@ -1,7 +1,7 @@
-"""From a segment to blocks for tables: many documents as variants with their keys in one row. Worker.
+"""Blocks for tables: each row holds many documents, as variants, with their keys. Worker.
 
-A table of a collection has two columns: `_id`, the key's text in events, and `document`. Only the changes that remain
-of each key become variants.
+A table of a collection has two columns: `_id`, the key's text in events, and `document`. Only the changes that a table
+needs of each key become variants.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def block_rows(segment: Segment, settings: MongoSettings) -> Iterator[tuple[pa.R
         own = _own(segment, found.after, keys, (left, left), settings)
         yield pa.RecordBatch.from_arrays(own, ["c0", "c1"]), np.full(1, len(segment) - 1, np.int32)
         return
-    # for each change the index of the change whose document it shows
+    # for each change, the index of the change that supplies its document
     shown = left
     if settings.events.blocks != EVERY:
         group = groups([keys])
@@ -116,8 +116,8 @@ def _own(
     places: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
     settings: MongoSettings,
 ) -> list[pa.Array]:
-    """Return the table's own columns: the keys of the changes `left`, and the documents of the changes `source` (NONE:
-    null)."""
+    """Return the columns of the collection's table: the keys of the changes `left`, and the documents of the changes
+    `source` (NONE: null)."""
     left, source = places
     edits = field_filter(settings.excluded, settings.renames, *segment.namespace)
     documents = Values(after.places[source], after.kinds[source]).where(source != NONE)
@@ -128,8 +128,8 @@ def _own(
 def _block(segment: Segment, rows: pa.RecordBatch, settings: MongoSettings, changes: int) -> pa.RecordBatch:
     table = table_id(segment.namespace)
     first, last = ((str(rows["position"][row]), int(rows["ordinal"][row].as_py())) for row in (0, rows.num_rows - 1))
-    # Chunks are not read at one moment, so a document may be in two of them. No snapshot is named, so that the rows are
-    # merged by their keys.
+    # Chunks are not read at one moment, so a document may be in two of them. The block names no snapshot, so that its
+    # rows are merged by their keys.
     missing = rows["missing"].null_count < rows.num_rows
     named = table.database, table.schema, table.table
     head = Head(*named, DOCUMENTS, rows.num_rows, first, last, missing=missing, changes=changes)

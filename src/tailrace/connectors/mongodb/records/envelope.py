@@ -1,4 +1,4 @@
-"""The layouts of MongoDB's keys and values, in the 1.1 format and in the present one."""
+"""The layouts of MongoDB's keys and values, in the formats 1.1 and 3."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def table_id(namespace: Namespace) -> TableId:
 
 
 def source_layout(namespace: Namespace, settings: MongoSettings) -> Struct:
-    """Return the layout of the source block; `source.struct.version=v1` is the one of Debezium before 0.10."""
+    """Return the layout of the source block; with `source.struct.version=v1` the layout of Debezium before 0.10."""
     events, (database, collection) = settings.events, namespace
     if settings.old_source:
         members = [

@@ -1,4 +1,4 @@
-"""Images: the values of the log's documents that an event shows, located without decoding. Worker."""
+"""Images: the values in the log that an event shows, located without decoding. Worker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Values:
         return Values(np.where(flags, self.places, -1), np.where(flags, self.kinds, 0).astype(np.uint8))
 
     def documents(self) -> Values:
-        """Return the values that are documents. A null is not: a look-up of a document that is gone returns null."""
+        """Return the values that are documents. A null, the result of looking up a deleted document, counts as no
+        value."""
         return self.where(self.kinds == fields.DOCUMENT)
 
     def part(self, low: int, high: int) -> Values:

@@ -1,6 +1,6 @@
-"""From the changes of a batch to its tasks, in the promised order. Planner.
+"""Partitioning: splits the changes of a batch into tasks that keep the order of events. Planner.
 
-Collections that share a topic share its task or, with order by key, the tasks of its keys.
+Collections with the same topic share its task or, with order by key, the tasks of its keys.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _by_key(parts: Sequence[Segment], settings: MongoSettings, parallelism: int)
 def key_hashes(segment: Segment, settings: MongoSettings) -> Int64s | None:
     """Return a hash of the text of each document's key; None if a key has no text.
 
-    The hash is not of the bytes of `_id`, because a long and an int of one value are the same key.
+    The hash is not taken of the bytes of `_id`, because a long and an int of the same value are the same key.
     """
     try:
         keys = texts.values(segment.data, images(segment).key, texts.key_form(settings))

@@ -21,9 +21,9 @@ TOMBSTONE = 0
 
 @dataclass(frozen=True, slots=True)
 class CollectionPlan:
-    """The parts of a collection's records that do not depend on the change.
+    """The parts of a collection's records that are the same for all changes.
 
-    `kept` is a cache of encodings for parts that depend on the markers only.
+    `kept` caches the encodings of parts that depend only on the snapshot markers.
     """
 
     namespace: Namespace
@@ -32,9 +32,10 @@ class CollectionPlan:
     _kinds: dict[int, AnyPlan | LeftOutRecords | None] = field(default_factory=dict, compare=False)
 
     def kind(self, code: int) -> AnyPlan | LeftOutRecords | None:
-        """Return the records of an operation, or, for TOMBSTONE, the tombstones; None if a transform leaves them out.
+        """Return the plan for the records of an operation, or of tombstones for TOMBSTONE; None if a transform leaves
+        them out.
 
-        Raises Refused, and ConversionError.
+        Raises RefusedRecord and ConversionError.
         """
         if code not in self._kinds:
             events = self.settings.events

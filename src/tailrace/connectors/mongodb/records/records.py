@@ -1,7 +1,4 @@
-"""From a segment to the rows that Spark gets: the columnar path from raw BSON to events. Worker.
-
-A segment is converted in blocks.
-"""
+"""Conversion of a segment from raw BSON to rows for Spark, in columns and block by block. Worker."""
 
 from __future__ import annotations
 
@@ -32,15 +29,16 @@ def to_rows(segment: Segment, settings: MongoSettings) -> Iterator[pa.RecordBatc
     """Yield the records of `segment` as batches of `settings.events.row_schema`, in order, of at most 8,192 records
     each.
 
-    A change that cannot become an event raises ConversionError with its position, or goes to the quarantine topic, as
-    `event.processing.failure.handling.mode` says. Raises TransformError if a transform cannot take a record.
+    For a change that cannot become an event this raises ConversionError with its position, or yields a record for the
+    quarantine topic, as `event.processing.failure.handling.mode` says. Raises TransformError if a transform cannot take
+    a record.
     """
     for rows, _ in numbered_rows(segment, settings):
         yield rows
 
 
 def numbered_rows(segment: Segment, settings: MongoSettings) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
-    """Yield what `to_rows` yields, and for each record the index of its change in `segment`."""
+    """Yield the batches of `to_rows`, each with the indices of its records' changes in `segment`."""
     TALLY.count(".".join(segment.namespace), segment.op)
     TALLY.count_bytes(".".join(segment.namespace), int(segment.sizes().sum()))
     if len(segment) and segment.kind != READ:

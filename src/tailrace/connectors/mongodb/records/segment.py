@@ -1,4 +1,4 @@
-"""Segment: changes or documents of one collection, as a task gets them. Picklable."""
+"""Segment: changes or documents of one collection, the input of a task. Picklable."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Segment(Arrays):
 
     `kind` is OPLOG for entries or operations within them, STREAM for change events, READ for documents of a snapshot.
     `time`, `number`, `op`, `hash`, `hashed` and `order` are as in `ChangeArrays`. For READ `time` is the position of
-    the snapshot, `markers` are codes of `Marker`, and `read_ns` is the time at which the documents were read, in ns
-    since 1970 (0: the source block shows `time`). With transaction metadata `total_order` and `table_order` are an
-    event's numbers in its transaction, 0 outside.
+    the snapshot, and `markers` are codes of `Marker`. `read_ns` is the time at which the documents were read, in ns
+    since 1970 (0: the source block shows `time`). With transaction metadata `total_order` and `table_order` are the
+    numbers of events in their transactions, 0 outside of one.
     """
 
     WHOLE = frozenset({"namespace", "kind", "data", "read_ns", "warnings"})
@@ -68,7 +68,7 @@ def segments(
     kind: str,
     numbers: Sequence[Numbers] | None = None,
 ) -> dict[Namespace, list[Segment]]:
-    """Return the changes by collection, each in the order of the log, over buffers of their own."""
+    """Return the changes by collection, in the order of the log, each segment with a separate buffer."""
     found: dict[Namespace, list[Segment]] = {}
     for place, part in enumerate(rows):
         for number in np.unique(part.namespace).tolist():
@@ -95,7 +95,7 @@ def segments(
 
 
 def selected(segment: Segment, which: Int64s) -> Segment:
-    """Return some of a segment's changes, over a buffer of their own."""
+    """Return the changes `which` of a segment, with a new buffer."""
     data, offsets = fields.gathered(segment.data, segment.starts[which])
     return replace(segment.part(which), data=data, starts=offsets[:-1], warnings=[])
 

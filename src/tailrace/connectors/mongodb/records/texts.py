@@ -49,7 +49,7 @@ def values(data: Bytes, found: Values, form: JsonForm, edit: Edit | None = None)
 
 
 def unquoted(texts: pa.Array) -> pa.Array:
-    """Return the contents of JSON strings; null stays null. Fast for strings that escape only quotes, as most do."""
+    """Return the contents of JSON strings; null stays null. Fast for strings with no escapes but quotes."""
     inner = pc.utf8_slice_codeunits(texts, 1, -1)
     odd = pc.or_(
         pc.match_substring(pc.replace_substring(inner, '\\"', ""), "\\"), pc.invert(pc.starts_with(texts, '"'))
@@ -104,7 +104,7 @@ Names = Callable[[str], str | None]
 def _lists(
     data: Bytes, found: Values, write: Callable[[Bytes, int, Names], str | None], name: Names, of: int
 ) -> Fragment:
-    """Return arrays of values of the type `of` as JSON; `null` for missing and empty arrays, as most are."""
+    """Return arrays of values of the type `of` as JSON; `null` for missing and empty arrays."""
     arrays = found.kinds == fields.ARRAY
     filled = arrays & (fields.sizes_of(data, np.where(arrays, found.places, -1)) > _EMPTY)
     texts = [b"null"] * len(arrays)

@@ -1,7 +1,8 @@
 """Transaction metadata: the boundaries of transactions, and the numbers of their events. Planner.
 
-The present format identifies a transaction by its session and number; it ends before the next event of another one. In
-the 1.1 format every entry of the oplog with a hash is one, and only those with several operations have an end.
+The format 3 identifies a transaction by its session and number, and ends it before the next event that is not of the
+same transaction. In the format 1.1 every entry of the oplog with a hash is a transaction, and only entries with several
+operations have an end.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _BEGINS, _ENDS = 1 << 40, 1 << 41
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """The transaction of the latest events, for transaction metadata: its name, and its numbers of events by
+    """The transaction of the latest events, for transaction metadata: its name, and the number of its events in each
     collection."""
 
     name: str
@@ -48,7 +49,8 @@ def numbered(
 ) -> NumberedChanges:
     """Number the changes in `rows`, which follow the transaction `since`.
 
-    `skipped` are operations without events; `replica_set` is its name in the 1.1 format, None in the present one.
+    `skipped` are operations without events. `replica_set` is the replica set's name in the format 1.1, None in the
+    format 3.
     """
     counting = _Counting(since)
     codes = {ord(letter) for letter in skipped}
@@ -114,7 +116,7 @@ def _oplog_names(rows: ChangeArrays) -> list[str | None]:
 
 
 def _is_last(rows: ChangeArrays, row: int) -> bool:
-    """Return True for the last captured change of a transaction's entry, which is never split."""
+    """Return True for the last captured change of a transaction's entry. Batches never split an entry."""
     assert rows.order is not None
     if not rows.order[row]:
         return False

@@ -41,7 +41,8 @@ def keys(data: Bytes, found: Values) -> pa.Array:
 
 
 def updates(data: Bytes, updated: Values, shown: Fragment, edit: Edit | None) -> pa.Array:
-    """Return the descriptions of updates, whose JSON is `shown`, with the changed fields in types of their own."""
+    """Return the descriptions of updates, whose JSON is `shown`, as variants in which changed fields keep their
+    types."""
     changed = _decoded(data, updated, edit)
     made: list[dict[str, Any] | None] = []
     for text, fresh in zip(json_array(shown).to_pylist(), changed, strict=True):

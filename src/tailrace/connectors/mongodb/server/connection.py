@@ -50,8 +50,8 @@ class Store:
 class Address:
     """The parameters of a connection: picklable, holds the password. `options` are PyMongo's, by their names.
 
-    `credential` is asked for the password at each connection; None if the password is fixed, or there is none.
-    The stores' files are read by the process that connects, so they must exist on workers as well as on the driver.
+    `credential` supplies the password at each connection; None if the password is fixed, or there is none. The process
+    that connects reads the stores' files, so they must exist on workers as well as on the driver.
     """
 
     uri: str = field(repr=False)
@@ -65,7 +65,8 @@ class Address:
         """Return the address of a configuration. Its options override those of the connection string, which override
         defaults.
 
-        With `soon` the default wait for a primary is connect.timeout.ms, as there is no election to wait for.
+        With `soon` the default wait for a primary is connect.timeout.ms, so that commands fail without waiting for an
+        election.
         """
         uri, credential = _uri(config), Credential.of(config, "mongodb.")
         return cls(
@@ -115,7 +116,8 @@ def _has(uri: str, name: str) -> bool:
 def retries(config: Mapping[str, Any]) -> tuple[int, float, float]:
     """Return the retries of a lost connection (-1: for ever), and the first and the longest pause, in seconds.
 
-    `connect.max.attempts` and its pauses, if given, override the present options.
+    `connect.max.attempts` and its pauses, if given, override errors.max.retries and
+    retriable.restart.connector.wait.ms.
     """
     attempts = config["connect.max.attempts"]
     if attempts is None:
@@ -126,10 +128,11 @@ def retries(config: Mapping[str, Any]) -> tuple[int, float, float]:
 
 
 def server_uuid(client: MongoClient[Any]) -> str:
-    """Return the UUID of admin.system.version in hexadecimal digits; "" if the server does not tell it to this user.
+    """Return the UUID of admin.system.version in hexadecimal digits; "" if this user may not see it.
 
-    All members of a replica set have the same ("listCollections: info.uuid"), and another replica set has another. That
-    of a sharded cluster is its configuration servers'. A copy of the data files has the UUID of its original.
+    The UUID is the same for all members of a replica set, and differs between replica sets ("listCollections:
+    info.uuid"). A sharded cluster shows the UUID of its configuration servers. A copy of the data files has the same
+    UUID as the original.
     """
     from pymongo.errors import OperationFailure
 
@@ -144,10 +147,10 @@ def server_uuid(client: MongoClient[Any]) -> str:
 
 
 def connect(address: Address) -> MongoClient[Any]:
-    """Return a client, which connects at its first use. All its sessions have the password of this moment.
+    """Return a client, which connects at its first use. All its sessions use the password that is read now.
 
-    Raises PrerequisiteError for faulty stores, ConfigError for options that PyMongo refuses, and what
-    `Credential.password` raises.
+    Raises PrerequisiteError for faulty stores, ConfigError for options that PyMongo refuses, and the errors of
+    `Credential.password`.
     """
     try:
         from pymongo import MongoClient

@@ -1,4 +1,4 @@
-"""The driver's errors: whether they are transient, and their explanations for users."""
+"""PyMongo's errors: tests for transient errors, and explanations for users."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _NO_PRIVILEGE = 13
 _NOT_A_REPLICA_SET = (40573, 20, 123)
 _NO_MAJORITY = 148
 _LOG_IN = 18
-# A primary that steps down, its lost cursors, an interruption, a lock, an unknown commit point. A capped collection may
-# have dropped the entry at which a cursor stands (136): the next cursor checks the log.
+# Codes for a primary that steps down, lost cursors, interruptions, locks and an unknown commit point. With 136 a capped
+# collection has dropped the entry at which a cursor stands: the next cursor checks the log.
 _PASSING = frozenset({6, 7, 24, 43, 46, 50, 63, 89, 91, 112, 133, 134, 136, 150, 175, 189, 202, 234, 237, 239, 246, 262,
                       267, 9001, 10058, 10107, 11600, 11601, 11602, 13388, 13435, 13436})  # fmt: skip
 
@@ -41,12 +41,12 @@ class NotYetCommitted(Exception):
 
 
 def is_not_yet_committed(error: BaseException) -> bool:
-    """Return True if a new primary does not know yet what a majority has."""
+    """Return True if a new primary does not know yet which entries a majority has."""
     return isinstance(error, NotYetCommitted)
 
 
 def is_passing(error: BaseException) -> bool:
-    """Return True if a later attempt may succeed: after a lost connection, an election, a lost cursor."""
+    """Return True if a later attempt may succeed, as after a lost connection, an election or a lost cursor."""
     from pymongo.errors import AutoReconnect, ConfigurationError, OperationFailure, ServerSelectionTimeoutError
 
     if isinstance(error, TailraceError | ConfigurationError):
@@ -59,7 +59,7 @@ def is_passing(error: BaseException) -> bool:
 
 
 def is_refused_login(error: BaseException) -> bool:
-    """Return True if the server refuses user or password."""
+    """Return True if the error is the server's refusal of the user or the password."""
     from pymongo.errors import OperationFailure
 
     return isinstance(error, OperationFailure) and error.code == _LOG_IN
@@ -115,7 +115,7 @@ def explained_error(error: BaseException) -> TailraceError:
 
 
 def explained(call: Callable[..., Result]) -> Callable[..., Result]:
-    """Decorate `call` to raise the driver's errors as `explained_error` returns them."""
+    """Return a function that calls `call` and raises PyMongo's errors as `explained_error` returns them."""
 
     @wraps(call)
     def inner(*arguments: Any, **named: Any) -> Result:
@@ -130,8 +130,7 @@ def explained(call: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def _tls_fault(error: BaseException) -> ConnectionFailed | None:
-    """Return the error for a fault of a certificate, by OpenSSL's words in the driver's error; None if there are
-    none."""
+    """Return the error for a fault of TLS, recognised by OpenSSL's text in PyMongo's error; None for other errors."""
     text = str(error)
     for expression, reason, remedy in _TLS:
         if re.search(expression, text):
@@ -162,7 +161,7 @@ _TLS = (
         "Check mongodb.ssl.enabled and the versions of TLS that the server accepts.",
     ),
 )
-"""OpenSSL's words, their meaning, and the remedy."""
+"""Expressions for OpenSSL's texts, with their meaning and the remedy."""
 
 
 def patiently(

@@ -1,6 +1,6 @@
-"""RawCursor: a server's cursor whose answers stay raw bytes. Planner and worker.
+"""RawCursor: a server's cursor that returns raw bytes. Planner and worker.
 
-PyMongo's own raw batches copy every document once more and do not return the resume token of a batch.
+PyMongo's raw batches copy every document once more and do not return the resume token of a batch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pymongo.client_session import ClientSession
 
 BATCH = 10_000
-"""Most documents in an answer of a log; the server also ends a batch at 16 MB."""
+"""Most documents in an answer about the log; the server also ends a batch at 16 MB."""
 _CURSOR = ("cursor", "operationTime")
 _BATCH = ("firstBatch", "nextBatch", "id", "postBatchResumeToken", "ns", "atClusterTime")
 
@@ -31,7 +31,7 @@ _BATCH = ("firstBatch", "nextBatch", "id", "postBatchResumeToken", "ns", "atClus
 def concern(after: int) -> dict[str, Any]:
     """Return the read concern for majority data that includes everything up to the timestamp `after`; none for 0.
 
-    Without it a read may return documents that an election rolls back, and the log has no change that tells of this.
+    Without it a read may return documents that an election rolls back later, which the log does not record.
     """
     from bson.timestamp import Timestamp
 
@@ -103,9 +103,9 @@ def _raw_documents() -> CodecOptions[Any]:
 
 
 class RawCursor:
-    """A cursor that `command` opens in `database`. One thread at a time may call `next`.
+    """A cursor that `command` opens in `database`. One thread at a time may call `next`, which raises PyMongo's errors.
 
-    Raises PyMongo's errors. `alive` is False once the server has closed the cursor.
+    `alive` is False once the server has closed the cursor.
     """
 
     def __init__(

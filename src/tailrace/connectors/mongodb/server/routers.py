@@ -1,8 +1,6 @@
-"""Routers of a sharded cluster: all cursors use the same mongos, since only the one that opened a cursor knows it.
+"""Routers of a sharded cluster: all reads of a cursor must use the mongos that opened it. Planner and worker.
 
-Planner and worker.
-
-PyMongo takes any mongos for each command. Its own cursors remember theirs; ours are commands (see `raw`).
+PyMongo selects any mongos for each command. Its cursors remember their mongos, but a RawCursor runs plain commands.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ PATIENCE = 2.0
 def for_cursors(
     client: MongoClient[Any], address: Address, open_: Callable[[Address], MongoClient[Any]] = connect
 ) -> MongoClient[Any]:
-    """Return a new client of the nearest of several routers, made by `open_`; `client` itself without several routers.
+    """Return a new client of the nearest router, made by `open_`; `client` itself if there are not several routers.
 
     Raises PyMongo's errors if no server answers.
     """
@@ -37,7 +35,7 @@ def for_cursors(
         found = open_(_of_one(address, *one.address))
         if answers(found):
             return found
-        # the client's knowledge of this router is out of date
+        # this router has failed since the client last reached it
         found.close()
     return client
 
@@ -61,7 +59,7 @@ def answers(client: MongoClient[Any]) -> bool:
 
 
 def _of_one(address: Address, host: str, port: int | None) -> Address:
-    """Return the address of one server, with all other options of the connection string."""
+    """Return the address of a single server, with all other options of the connection string."""
     from pymongo.uri_parser import parse_uri
 
     parsed = parse_uri(address.uri)

@@ -22,7 +22,7 @@ _BROAD = frozenset(
         *("enableSharding", "backup", "restore"),
     )
 )
-"""Built-in roles that write or administer. "Built-In Roles"."""
+"""Built-in roles that write or administer (MongoDB Manual, "Built-In Roles")."""
 
 _WRITES = frozenset(
     (
@@ -30,11 +30,11 @@ _WRITES = frozenset(
         *("createUser", "dropUser", "grantRole", "revokeRole", "createRole", "dropRole", "changePassword", "shutdown"),
     )
 )
-"""Writing and administrative actions, for user-defined roles. "Privilege Actions"."""
+"""Writing and administrative actions, for user-defined roles (MongoDB Manual, "Privilege Actions")."""
 
 
 def encryption(client: MongoClient[Any]) -> Iterator[Finding]:
-    """Yield a warning if the connected client has no TLS and members on other hosts."""
+    """Yield a warning if the connected client uses no TLS and reaches members on other hosts."""
     # the connection string or DNS may also have enabled TLS
     if client.options.pool_options._ssl_context is not None:
         return

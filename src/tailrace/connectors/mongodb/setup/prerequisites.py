@@ -1,7 +1,6 @@
 """MongoDB's prerequisites for capture, checked one by one. Driver; only reads.
 
-`check` opens its own connection; `demand` raises the errors among the findings as one exception, at the start of a
-pipeline.
+`check` returns the findings. `demand`, at the start of a pipeline, raises the errors among them as one exception.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ OLDEST = (4, 2)
 _PRE_IMAGES, _SPLIT = (6, 0), (6, 0, 9)
 _UNAUTHORIZED, _NO_MAJORITY = 13, 148
 _LITTLE_S = 3600
-"""An oplog that reaches back less than these seconds gives a warning: a longer stop loses changes."""
+"""Seconds below which the span of the oplog gives a warning: a longer stop of the pipeline loses changes."""
 
 log = logging.getLogger("tailrace")
 
@@ -44,13 +43,13 @@ log = logging.getLogger("tailrace")
 def check(config: Config) -> list[Finding]:
     """Return all findings, in the order of the checks, followed by advice.
 
-    Raises ConnectionFailed or PrerequisiteError if there is no connection: then nothing can be checked.
+    Raises ConnectionFailed or PrerequisiteError if it cannot connect.
     """
     return _inspected(config, advised=True)
 
 
 def demand(config: Config) -> list[Finding]:
-    """Return the findings without the advice. Raises PrerequisiteError with all errors among them if there are any."""
+    """Return the findings without the advice. If some are errors, raises PrerequisiteError with all of them."""
     return demanded(_inspected(config, advised=False))
 
 
@@ -208,7 +207,8 @@ class _Inspection:
         try:
             ends = [self.client.local["oplog.rs"].find_one(sort=[("$natural", way)]) for way in (1, -1)]
         except OperationFailure:
-            # a mongos has no oplog, and users of change streams need no right to read it; the stream itself will show
+            # a mongos has no oplog, and users of change streams need no right to read it; the stream shows lost
+            # positions
             return
         if ends[0] is None or ends[1] is None:
             return
@@ -288,7 +288,7 @@ class _Inspection:
         yield from collisions(EventSettings.from_options(self.config), [TableId("", *one) for one in data])
 
     def _none(self) -> Finding:
-        """Return the warning that nothing is captured. It is no error: a collection is made by its first document."""
+        """Return the warning that nothing is captured, not an error: the first document of a collection creates it."""
         names = [
             f"{database}.{name}"
             for database in self.client.list_database_names()
@@ -324,7 +324,7 @@ class _Inspection:
             yield Finding("ok", "select", f"The user {self.user} may read every captured collection.")
 
     def _images(self, data: Sequence[Namespace]) -> Iterator[Finding]:
-        """Check that the server keeps the documents before and after changes that the options ask for."""
+        """Check that the server keeps the documents before and after changes, as far as the options need them."""
         before = "pre_image" in self.config["capture.mode"]
         after = self.config["capture.mode.full.update.type"] == "post_image"
         if not before and not after:

@@ -1,4 +1,4 @@
-"""The part of a pipeline in a MongoDB: its signal collection. Driver."""
+"""Removal of the objects of a pipeline in MongoDB: its signal collection. Driver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailrace.connectors.mongodb.server.faults import explained
 from tailrace.connectors.removal import OTHER_SERVER, UNKNOWN, Removable, Removal
 
 _FIELDS = frozenset(("_id", "id", "type", "data", "payload"))
-"""Fields of the documents that signals and watermarks are."""
+"""Fields of documents in the signal collection: signals and watermarks."""
 
 
 def _found(config: Config, stored: Mapping[str, Any] | None) -> list[Removable]:
@@ -40,7 +40,7 @@ def _found(config: Config, stored: Mapping[str, Any] | None) -> list[Removable]:
 
 
 def _elsewhere(stored: str, here: str) -> str:
-    """Return why the checkpoint does not belong to this server, as a sentence; "" if it does."""
+    """Return a sentence that says why the checkpoint is not of this server; "" if it is."""
     if stored and here:
         return "" if stored == here else OTHER_SERVER
     if here:

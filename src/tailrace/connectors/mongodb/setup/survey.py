@@ -1,4 +1,4 @@
-"""A first look at a MongoDB: its collections, and the statements without which its log cannot be read. Driver."""
+"""Survey of a MongoDB server: its collections, and the statements that make its log readable. Driver."""
 
 from __future__ import annotations
 

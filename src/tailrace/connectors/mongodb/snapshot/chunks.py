@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("tailrace")
 
 CHUNK_DOCUMENTS = 65_536
-# Samples for each bound: with ten of them the sizes of chunks differ by about a third.
+# Samples for each bound: with ten, the sizes of chunks differ by about a third.
 _SAMPLES = 10
-# Most levels of a query: servers accept some two hundred, and the query is nested in a command.
+# Most levels of a query: servers accept about two hundred, and the query is nested in a command.
 _DEEPEST = 150
 _OVERRIDES = "snapshot.collection.filter.overrides"
 
@@ -48,8 +48,8 @@ _OVERRIDES = "snapshot.collection.filter.overrides"
 def collections(client: MongoClient[Any], captured: CollectionFilter, old: bool) -> list[Namespace]:
     """Return the captured collections that exist, in the order of a snapshot.
 
-    Debezium takes databases in the order of a Java HashSet, and collections as the server lists them. Versions after
-    1.1 (`old`) sort the collections by name without database.
+    As in Debezium, databases come in the order of a Java HashSet, and collections as the server lists them; except in
+    the format 1.1 (`old`) the collections are then sorted by name without database.
     """
     found: list[Namespace] = []
     for database in in_java_order(client.list_database_names()):
@@ -66,7 +66,7 @@ def collections(client: MongoClient[Any], captured: CollectionFilter, old: bool)
 
 
 def chosen(config: Mapping[str, Any], found: Sequence[Namespace], captured: CollectionFilter) -> list[Namespace]:
-    """Return the captured collections that the initial snapshot reads. The signal collection is never one."""
+    """Return the captured collections that the initial snapshot reads, without the signal collection."""
     wanted = [compile_expression(text) for text in config["snapshot.include.collection.list"]]
     names = [one for one in found if one != captured.signals]
     return [one for one in names if not wanted or any(pattern.fullmatch(".".join(one)) for pattern in wanted)]
@@ -89,7 +89,7 @@ def plan(
     *,
     after: int = 0,
 ) -> SnapshotPlan:
-    """Return the plan for the collections `names` in this order, without those that have no matching document.
+    """Return the plan for the collections `names` in this order. Collections without a matching document are left out.
 
     `after` is the timestamp that a majority read must have reached, as for `raw.concern`.
     """
@@ -118,8 +118,8 @@ def _options() -> JSONOptions:
 def condition(text: str) -> dict[str, Any]:
     """Return a query from extended JSON or the shell's notation; an empty text matches all documents.
 
-    Raises ValueError for a text that is no query or cannot be sent to a server. The message contains nothing of the
-    text.
+    Raises ValueError, without parts of the text in its message, if the text is not a query or cannot be sent to a
+    server.
     """
     from bson import encode, json_util
     from bson.errors import BSONError
@@ -166,13 +166,13 @@ def bounds(client: MongoClient[Any], name: Namespace, chunks: int) -> list[str]:
 
 
 def _bound(answer: CursorBatch, start: int) -> str:
-    """Return the `_id` of a document as plans hold it."""
+    """Return the `_id` of a document in the form of plans."""
     size = int.from_bytes(answer.data[start : start + 4].tobytes(), "little")
     return encoded_id(answer.data[start : start + size].tobytes())
 
 
 def encoded_id(document: bytes) -> str:
-    """Return the value of a document `{_id: value}` as plans hold it: under an empty name."""
+    """Return the value of a document `{_id: value}` in the form of plans: the document `{"": value}` in base64."""
     # the field's name is replaced in the bytes, so that the value is not converted
     body = document[4:5] + b"\0" + document[9:-1]
     return base64.b64encode((len(body) + 5).to_bytes(4, "little") + body + b"\0").decode()
@@ -218,13 +218,13 @@ class SnapshotTask:
     """A task that reads one chunk over a connection to `address` (holds the password). Worker.
 
     `filter` is a condition in extended JSON; `at` is the log position of the snapshot's start; `after` is the timestamp
-    that a majority read must have reached, as for `raw.concern`. The chunk's `number` keeps the numbers of its
-    documents apart from those of other chunks.
+    that a majority read must have reached, as for `raw.concern`. The chunk's `number` makes the numbers of its
+    documents different from those in other chunks.
 
     The end of a snapshot is always marked: if the last chunk has become empty, the task repeats the last document of
-    the `earlier` chunks, each with its condition. If a condition of a signal (`asked`) fails, the task logs it and
-    leaves out the rest of the chunk, because the planned batch would fail again at each start. Raises ConnectionFailed
-    and PrerequisiteError.
+    the `earlier` chunks, each with its condition. If a condition of a signal (`asked`) fails, the task logs this and
+    leaves out the rest of the chunk: an error would stop the pipeline at each start. `read` raises ConnectionFailed and
+    PrerequisiteError.
     """
 
     address: Address
@@ -261,7 +261,7 @@ class SnapshotTask:
             raise explained_error(error) from None
 
     def _segments(self, client: MongoClient[Any]) -> Iterator[Segment]:
-        """Yield the documents, an answer at a time. The last document of a snapshot is marked."""
+        """Yield a segment for each answer with documents. The last document of a snapshot is marked."""
         from pymongo.errors import OperationFailure
 
         command = find_command(self.chunk, self.filter, self.batch_size, self.after)

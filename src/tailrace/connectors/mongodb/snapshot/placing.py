@@ -1,7 +1,7 @@
 """Place the documents of a window in a batch's tasks, after older changes of their keys. Planner.
 
 The tasks of a batch run at the same time. A document whose key was changed before the window, in the same batch, must
-follow these changes in their task. A task of its own may read any other document.
+follow these changes in their task. Other documents go to separate tasks.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ def placed(tasks: Sequence[LogTask], documents: Sequence[Segment], settings: Mon
 
 
 def _among(keys: Int64s | None, changed: Sequence[Int64s | None]) -> Flags:
-    """Return which keys are changed, by their hashes. A hash collision only moves a document to another task.
+    """Return flags of the keys that are among the changed ones, by hash. A hash collision only moves a document to
+    another task.
 
-    Where a key has no text, all changes of the topic are in one task, and all its documents follow them.
+    If a key has no text, all changes of the topic are in one task: then all flags are True.
     """
     known = [one for one in changed if one is not None]
     if keys is None or len(known) < len(changed):

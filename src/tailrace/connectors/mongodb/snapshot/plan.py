@@ -72,9 +72,9 @@ def planned(
 
 @dataclass(frozen=True, slots=True)
 class SnapshotProgress:
-    """A snapshot of which `done` chunks have been read; `at` is the log position of its start.
+    """The progress of a snapshot: `done` chunks have been read; `at` is the log position of its start.
 
-    `number` distinguishes it from an equal snapshot before it.
+    `number` distinguishes the snapshot from an earlier one with the same plan.
     """
 
     plan: SnapshotPlan

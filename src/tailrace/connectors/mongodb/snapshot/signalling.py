@@ -24,8 +24,8 @@ _UNAUTHORIZED = 13
 def send(config: Config, signal: Signal) -> str:
     """Insert the signal's document, and return the collection's name with its database.
 
-    Raises ConfigError if no collection is named or a condition is no query; ConnectionFailed; and PrerequisiteError if
-    the server refuses the document.
+    Raises ConfigError if no collection is named or a condition is not a query, PrerequisiteError if the server refuses
+    the document, and ConnectionFailed.
     """
     from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
 
@@ -57,7 +57,7 @@ def send(config: Config, signal: Signal) -> str:
 
 
 def signal_role(config: Mapping[str, Any]) -> str:
-    """Return the call that creates a role which may only write the signal collection."""
+    """Return the shell's call that creates a role which may only write the signal collection."""
     database, collection = split(str(config["signal.data.collection"]))
     deletes = config["incremental.snapshot.watermarking.strategy"] == "insert_delete"
     actions = '"insert", "remove"' if deletes else '"insert"'

@@ -1,7 +1,7 @@
-"""MongoDB's windows: documents read between two watermarks, while the change stream goes on. Planner.
+"""MongoDB's windows: documents read between two watermarks, while changes are streamed. Planner.
 
 Tasks cannot share a snapshot, so the planner itself reads the documents of a window, in the order of `_id`. The batch
-ends with the closing watermark's own event. A document whose key has an event between the two watermarks is left out.
+ends with the event of the closing watermark. A document whose key has an event between the two watermarks is left out.
 Without a signal collection the server's operation times replace the watermarks.
 """
 
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tailrace")
 
-# The window is void if its closing watermark is not in the stream after this time, in s. The stream of idle shards goes
-# on every 10 s.
+# The window is void if its closing watermark is not in the stream after this time, in s. The stream of a cluster with
+# idle shards advances only every 10 s.
 WINDOW_SECONDS = 30.0
 # Most chunks of an automatic window, and the seconds that reading it should take.
 MOST_CHUNKS = 64
@@ -51,7 +51,7 @@ _NUMBERS = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """The start of a window's batch, the log that is read, and its feed."""
+    """The log in which a window opens, its feed, and the start of the batch."""
 
     log: LogReader[Any, ChangePosition, Any, ChangeArrays]
     feed: MongoFeed
@@ -81,12 +81,12 @@ Incremental = Windows[LogPlace, int, Documents, ClosingPlace, Changes, Segment]
 
 
 class MongoWindows(WindowSource[LogPlace, int, Documents, ClosingPlace, Changes, Segment]):
-    """Opens the windows of a query; implements WindowSource. The View of a window is the timestamp of its opening
-    watermark: documents are read as of this time or later.
+    """Implements WindowSource. The view of a window is the timestamp of its opening watermark: documents are read as of
+    this time or later.
 
-    `list_captured` lists the collections that may be read, `is_captured` tells it of one; `signals_in` is the signal
-    collection; `kind` is the kind of the log's segments; `present` returns the timestamp of the server's newest
-    operation, and `sees_majority` True if the server has majority reads of a collection.
+    `list_captured` returns the collections that may be read, `is_captured` returns True for each of them. `signals_in`
+    is the signal collection, `kind` the kind of the log's segments. `present` returns the timestamp of the server's
+    newest operation, and `sees_majority` True if the server has majority reads of a collection.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, ClosingPlace, Changes,
             # no other entry has the timestamp of a watermark
             marked = closing is not None and at.feed.reached_position.time >= closed_at
             if marked or opened.has_read(upto):
-                # in a batch without changes this is the batch's start
+                # the end of a batch without changes is its start
                 return ClosingPlace(closed_at, opened.plan_upto(at.start, upto))
             opened.wait_for_next(0.05)
         log.warning("a window of an incremental snapshot is void: the log is behind")
@@ -158,7 +158,7 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, ClosingPlace, Changes,
     # --- the log -------------------------------------------------------------------------------------------------
 
     def signals(self, changes: Changes) -> list[tuple[Signal, str]]:
-        """Return the documents that were inserted into the signal collection."""
+        """Return the signals that were inserted into the signal collection, each with its position."""
         if self._signals_in is None or self._signals_in not in changes.names:
             return []
         number = list(changes.names).index(self._signals_in)
@@ -219,7 +219,7 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, ClosingPlace, Changes,
         return FoundChunks([(namespace, *part) for part in found], moved, count)
 
     def _maximum(self, collection: Collection, after: int) -> str | None:
-        """Return the greatest `_id`, as plans hold it; None for an empty collection."""
+        """Return the greatest `_id`, in the form of plans; None for an empty collection."""
         command = {
             "find": collection.table, "filter": condition(collection.filter or ""), "sort": {"_id": -1}, "limit": 1,
             "projection": {"_id": 1}, "singleBatch": True, **concern(after),
@@ -255,7 +255,7 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, ClosingPlace, Changes,
             answer = raw.next()
             starts = answer.starts
             if cursor.last is not None and len(starts) and not found and left == wanted:
-                # the bound itself, unless deleted, was read before
+                # `min` is inclusive: the document at the bound, unless deleted, was read before
                 starts = starts[1:] if _id(answer, int(starts[0])) == cursor.last[0] else starts
             starts = starts[:left]
             left -= len(starts)
@@ -267,7 +267,7 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, ClosingPlace, Changes,
 
 @contextmanager
 def _void_where_away() -> Iterator[None]:
-    """Turn the error of an unreachable server into WindowVoid. The reader of the log counts such failures."""
+    """Raise WindowVoid instead of the error of an unreachable server. The reader of the log counts such failures."""
     from pymongo.errors import PyMongoError
 
     try:
@@ -299,7 +299,7 @@ def _signal(rows: ChangeArrays, row: int) -> Signal | None:
 
 
 def _id(answer: CursorBatch, start: int) -> str:
-    """Return the `_id` of the document at `start` as plans hold it."""
+    """Return the `_id` of the document at `start` in the form of plans."""
     places, kinds = fields.locate(answer.data, np.array([start], np.int64), ("_id",))
     place, kind = int(places[0, 0]), int(kinds[0, 0])
     size = int(fields.value_size(answer.data, kind, place, len(answer.data)))

@@ -1,4 +1,4 @@
-"""BSON values as JSON text, a column at a time: one compiled pass over the bytes, with a stack of its own. Worker."""
+"""BSON values as JSON text, a column at a time, in one compiled pass over the bytes without recursion. Worker."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ SLOTS = 16_384
 """The size of the table of a document's names; a power of two."""
 _MOST_NAMES = SLOTS // 2
 _MOST_MET = 16 * _MOST_NAMES
-"""Most occupied slots that the names of a document may meet; by chance they meet a sixteenth of it."""
+"""Most occupied slots that the names of a document may meet; about a sixteenth is usual."""
 _SPARE = 256
-"""More bytes than any piece, or any number with its pieces, needs. Texts need at most seven for each of theirs."""
+"""More bytes than any piece, or any number with its pieces, needs. A text needs at most seven for each of its bytes."""
 
 NO_ROOM = -2
 """Returned instead of a position if the output may have no room for the next value."""
@@ -59,9 +59,9 @@ _MIN_KEY, _MAX_KEY = fields.MIN_KEY, fields.MAX_KEY
 class SeenNames(NamedTuple):
     """The names of documents of one thread, in a table of slots.
 
-    A slot belongs to the document with its serial number; `names` is the place where its name begins. After the slots
-    `serials` holds the latest serial number and a secret. Serial numbers continue from call to call, so the table is
-    never emptied.
+    `serials` holds for each slot the serial number of the document that uses it, and then the latest serial number and
+    a secret. `names` holds the place where the name in a slot begins. Serial numbers continue from call to call, so the
+    table need not be cleared.
     """
 
     serials: Int64s
@@ -69,9 +69,9 @@ class SeenNames(NamedTuple):
 
 
 class Levels(NamedTuple):
-    """The open documents and arrays: the end of each, the piece that closes it, and whether its elements have names.
+    """The open documents and arrays: the end of each, the piece that closes it, and a flag for elements with names.
 
-    `scratch` is room to assemble a value.
+    `scratch` is a buffer in which a value is assembled.
     """
 
     ends: Int64s
@@ -82,11 +82,11 @@ class Levels(NamedTuple):
 
 @kernel(leaf=True)
 def names_differ(data: Bytes, begin: int, end: int, seen: SeenNames) -> bool:
-    """Return True if the elements from `begin` to `end` are complete and have distinct names, as far as the table can
-    tell.
+    """Return True if the elements from `begin` to `end` are complete and have distinct names; False also if the table
+    is too small to decide.
 
-    A secret determines which names share a slot, so nobody can choose names that all do. If many do by chance, the
-    plain writer writes the document.
+    A secret determines which names share a slot, so nobody can choose names with many collisions. If many collide by
+    chance, this returns False, and the plain writer writes the document.
     """
     serial = seen.serials[np.uintp(SLOTS)] + 1
     seen.serials[np.uintp(SLOTS)] = serial
@@ -130,7 +130,8 @@ def same_name(data: Bytes, other: int, name: int, length: int) -> bool:
 
 @kernel(leaf=True)
 def put_options(data: Bytes, begin: int, end: int, scratch: Bytes) -> Int:
-    """Write the letters of a regular expression's options, sorted, to `scratch`; LEFT unless they are few and ASCII."""
+    """Write the letters of a regular expression's options, sorted, to `scratch`. Return their number; LEFT if they are
+    many or not ASCII."""
     count = end - begin
     if count > 32:
         return LEFT
@@ -473,7 +474,7 @@ def _with_plain(
     offsets: Int64s,
     left: Bytes,
 ) -> tuple[Bytes, Int64s]:
-    """Return the texts, with those that the compiled writer has left inserted."""
+    """Return the texts together with those of the rows that the compiled writer has left to the plain writer."""
     content = data.tobytes()
     parts: list[Bytes] = []
     sizes = np.diff(offsets)

@@ -1,4 +1,5 @@
-"""field.exclude.list and field.renames, applied to raw BSON; to whole documents by `field_kernels` if possible. Worker.
+"""field.exclude.list and field.renames, applied to raw BSON. Whole documents are left to `field_kernels` if possible.
+Worker.
 
 Both options name fields by paths, `database.collection.field.nested`. Debezium applies the paths one after another,
 exclusions first. Its rules, which this module follows:
@@ -33,7 +34,7 @@ _MOST_PLANS = 4096
 
 @dataclass(slots=True)
 class Element:
-    """A field: its name and type, and its value as bytes; `inner` are its elements once it has been parsed."""
+    """A field: its name, its type, and its value as bytes. `inner` holds its elements once it has been parsed."""
 
     name: bytes
     kind: int
@@ -152,8 +153,8 @@ class FieldFilter:
         for rule in self.rules:
             segments = _segments(name.encode())
             used = _match(segments, rule.path)
-            behind = len(segments) - used.segments
-            ends = behind == 0 or (behind == 1 and segments[-1].isdigit())
+            remaining = len(segments) - used.segments
+            ends = remaining == 0 or (remaining == 1 and segments[-1].isdigit())
             if used.nodes == len(rule.path) and ends:
                 if rule.new is None:
                     return None
@@ -174,8 +175,8 @@ class FieldFilter:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """The common part of a key and a path: numbers of names of the path and segments of the key, and the last name's
-    place."""
+    """The common part of a key and a path: its number of names in the path, its number of segments in the key, and the
+    place of the last name in the key."""
 
     nodes: int
     segments: int
@@ -253,7 +254,7 @@ def _to_entry(elements: list[Element], rule: FieldRule) -> None:
 
 
 def _plan(names: tuple[bytes, ...], rules: Sequence[FieldRule]) -> Plan | None:
-    """Return the plan of the rules for fields with these names, from `_to_keys` with numbers as values."""
+    """Return the plan of the rules for fields with these names: the result of `_to_keys` on numbered fields."""
     if len(set(names)) < len(names):
         return None
     elements = [Element(name, fields.DOCUMENT, number.to_bytes(4, "little")) for number, name in enumerate(names)]

@@ -1,8 +1,8 @@
 """field.exclude.list and field.renames on whole documents, compiled: one walk that copies the remaining fields. Worker.
 
-The result must equal that of `field_filters`, which also handles the cases that this module gives up: rules that affect
-one another, which have no table, and documents in which a new name is taken. A document that has a name twice keeps
-both fields; the writers of JSON take the last, as `field_filters` does.
+The result must equal that of `field_filters`, which also handles the cases that this module cannot: rules that affect
+one another, and documents in which a new name is taken. A document that has a name twice keeps both fields; the writers
+of JSON take the last, as `field_filters` does.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tailrace.kernels.compiled import kernel
 
 THROUGH, EXCLUDE, RENAME = range(3)
 GIVE_UP = -1
-# A level of the stack: the end of the input, the node, whether it is an array, the beginning of the output, the next
-# field in the input, and the number of edges whose renames are done; then, for each edge, the place of its field; then,
-# for each edge, whether its new name is taken.
+# A level of the stack: the end of the input, the node, a flag for an array, the beginning of the output, the next field
+# in the input, and the number of edges whose renames are done. For each edge follow the place of its field, and then a
+# flag that its new name is taken.
 _END, _NODE, _IS_ARRAY, _BEGIN, _NEXT, _DONE, _FIXED = range(7)
 
 
 class DocumentPlaces(NamedTuple):
-    """Documents in a buffer of their own, and their places in it; -1 for a value that is not a document."""
+    """Documents in a new buffer, and their places in it; -1 for a value that is not a document."""
 
     data: Bytes
     places: Int64s
@@ -53,8 +53,8 @@ class RuleTrees(NamedTuple):
     depth: int
 
     def stack(self) -> Int64s:
-        """Return a stack for the documents and arrays that a walk can be in: at each node an array and a document in
-        it."""
+        """Return a stack for the documents and arrays that a walk can enter: at each node an array and a document in
+        the array."""
         return np.empty((2 * self.depth, _FIXED + 2 * int(np.diff(self.firsts).max(initial=0))), np.int64)
 
 
@@ -73,7 +73,7 @@ Paths = Sequence[tuple[tuple[bytes, ...], bytes | None]]
 def table(trees: Sequence[Paths]) -> RuleTrees | None:
     """Return the table for several sets of rules; the document of set i is node i.
 
-    None if rules affect one another, for example if one renames a field that another one names.
+    Returns None if rules affect one another, for example if one renames a field that another rule names.
     """
     roots = [_tree(rules) for rules in trees]
     return None if None in roots else _laid_out([root for root in roots if root is not None])
@@ -187,9 +187,9 @@ def _entered(data: Bytes, at: int, limit: int, node: int, is_array: bool, stack:
 
 @kernel(leaf=True, inlined=True)
 def _ruled(data: Bytes, place: int, length: int, rules: RuleTrees, stack: Int64s, level: int) -> tuple[bool, int]:
-    """Return whether the field at `place` stays in its place, and the node for its contents, or -1.
+    """Return True if the field at `place` stays in its place, and the node for its contents, or -1.
 
-    For a renamed field, which is written later, the level notes its place.
+    A renamed field is written later: the level stores its place.
     """
     width = (stack.shape[1] - _FIXED) // 2
     first, name = rules.firsts[stack[level, _NODE]], place + 1
@@ -208,7 +208,7 @@ def _ruled(data: Bytes, place: int, length: int, rules: RuleTrees, stack: Int64s
 
 @kernel(leaf=True, inlined=True)
 def _field(data: Bytes, rules: RuleTrees, stack: Int64s, depth: int, out: Bytes, to: int) -> tuple[int, int]:
-    """Copy the level's next field, or enter it. Return the depth, and the position after the output or GIVE_UP."""
+    """Copy the next field of the level, or enter it. Return the depth, and the position after the output or GIVE_UP."""
     level = depth - 1
     place, end = stack[level, _NEXT], stack[level, _END]
     kind = data[place]
@@ -233,7 +233,7 @@ def _field(data: Bytes, rules: RuleTrees, stack: Int64s, depth: int, out: Bytes,
 
 @kernel(leaf=True, inlined=True)
 def _renamed(data: Bytes, rules: RuleTrees, stack: Int64s, depth: int, out: Bytes, to: int) -> tuple[int, int]:
-    """Write the field of the level's next edge under its new name, if the edge renames it. Returns are as in
+    """Write the field of the level's next edge under its new name, if the edge renames it. Return the same as
     `_field`."""
     level = depth - 1
     index, end = stack[level, _DONE], stack[level, _END]

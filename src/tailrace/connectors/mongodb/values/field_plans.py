@@ -29,7 +29,7 @@ from tailrace.kernels.compiled import kernel
 Rules = tuple[tuple[tuple[bytes, ...], bytes | None], ...]
 Bools = npt.NDArray[np.bool_]
 Plan = tuple[tuple[int, bytes, Rules], ...]
-"""The fields that stay: each one's index in the document, its name, and the rules for its contents."""
+"""The fields that stay: for each its index in the document, its name, and the rules for its contents."""
 
 
 @kernel

@@ -35,7 +35,7 @@ for _type, _size in (
     (SCOPED_CODE, -1),
 ):  # fmt: skip
     _SIZES[_type] = _size
-# The bytes to add to the length prefix: it may not count itself, or parts that follow.
+# The bytes to add to the length prefix if it does not count itself or parts that follow.
 _EXTRA = np.zeros(256, np.int64)
 for _type, _size in ((STRING, 4), (BINARY, 5), (DB_POINTER, 16), (CODE, 4), (SYMBOL, 4)):
     _EXTRA[_type] = _size
@@ -57,7 +57,7 @@ def load(data: Bytes, at: int) -> int:
 
 @kernel(leaf=True)
 def value_size(data: Bytes, kind: int, at: int, end: int) -> int:
-    """Return the bytes of the value of type `kind` at `at`, which must end by `end`; -1 if it does not."""
+    """Return the size in bytes of the value of type `kind` at `at`; -1 if it goes beyond `end`."""
     size = int(_SIZES[kind])
     if size == -1:
         if at + 4 > end:
@@ -131,10 +131,10 @@ def _encoded(names: tuple[str, ...]) -> tuple[Bytes, Int64s]:
 
 
 def locate(data: Bytes, starts: Int64s, names: tuple[str, ...]) -> tuple[Int64s, Bytes]:
-    """Locate the fields `names` in the documents at `starts`: places and types, a row for each name.
+    """Locate the fields `names` in the documents at `starts`. Return places and types, a row for each name.
 
-    A document without the field, or a start of -1, gives place -1 and type ABSENT. Of fields with the same name the
-    last counts, as in decoders. Raises DecodeError for a malformed document.
+    If a document has no such field, or its start is -1, the place is -1 and the type ABSENT. Of fields with the same
+    name the last counts, as in decoders. Raises DecodeError for a malformed document.
     """
     text, bounds = _encoded(names)
     places = np.full((len(names), len(starts)), -1, np.int64)
@@ -274,7 +274,7 @@ def _distinct(data: Bytes, places: Int64s, sizes: Int64s, codes: Int64s, first: 
     for row in range(len(places)):
         size = sizes[row]
         found = -1
-        # neighbours are mostly equal, so compare with the latest first
+        # neighbours are mostly equal: compare with the latest first
         for candidate in range(count - 1, -1, -1):
             other = first[candidate]
             if sizes[other] == size:
@@ -297,7 +297,7 @@ def _distinct(data: Bytes, places: Int64s, sizes: Int64s, codes: Int64s, first: 
 
 
 def distinct(data: Bytes, places: Int64s, sizes: Int64s) -> tuple[Int64s, list[bytes]]:
-    """Return for each byte string at `places` its index among the distinct ones, and the distinct ones."""
+    """Return the distinct byte strings at `places`, after an index into them for each place."""
     codes = np.empty(len(places), np.int64)
     room = 64
     while True:

@@ -1,4 +1,4 @@
-"""JSON with every element on a line of its own, indented as by Java's driver. Worker."""
+"""JSON with every element on a separate line, indented as by MongoDB's Java driver. Worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The forms in which Debezium writes BSON as JSON text: a table of pieces each. Planner and worker."""
+"""The forms in which Debezium writes BSON as JSON text, each a table of pieces of text. Planner and worker."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def escaped_units() -> npt.NDArray[np.uint8]:
 ) = range(59)  # fmt: skip
 
 COPY, UNIT, LONGER, DROP = 0, 253, 254, 255
-"""Actions for a byte of a text: copy it, escape it by number, look at the whole character, drop it. Other numbers are
-pieces."""
+"""Actions for a byte of a text: copy it, escape it by number, decode the whole character, drop it. Other numbers are
+the pieces that replace it."""
 
 KEEP_UUID, OLD_UUID, NAME_UUID = 0, 1, 2
 """Handling of UUIDs: unchanged; subtype 4 becomes 3, in Java's old byte order; written as a UUID's text."""
@@ -68,7 +68,7 @@ MOST_LEVELS = 1024
 class Compiled(NamedTuple):
     """A form for the kernels: its pieces one after another with their bounds, its tables and its switches.
 
-    `actions` holds the action for each byte of a text, `escaped` a bit for each UTF-16 unit that is written as a
+    `actions` holds the action for each byte of a text. `escaped` has a bit for each UTF-16 unit that is written as a
     number, `refused` a 1 for each type of BSON that the form cannot write.
     """
 
@@ -88,7 +88,7 @@ class Compiled(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JsonForm:
-    """A form of JSON text. Types of BSON in `refused` cannot be written in it: they end Debezium's connector."""
+    """A form of JSON text. Types of BSON in `refused` cannot be written; Debezium's connector fails on them."""
 
     name: str
     pieces: tuple[str, ...]
@@ -126,7 +126,7 @@ class JsonForm:
         )  # fmt: skip
 
     def short_escapes(self) -> dict[str, int]:
-        """Return the characters that have a piece of their own."""
+        """Return the characters with a short escape, each with its piece."""
         found = {'"': QUOTE_ESCAPE, "\\": BACKSLASH_ESCAPE, "\b": BACKSPACE_ESCAPE, "\t": TAB_ESCAPE}
         found |= {"\n": NEWLINE_ESCAPE, "\r": RETURN_ESCAPE}
         return found if self.raw else found | {"\f": FEED_ESCAPE}

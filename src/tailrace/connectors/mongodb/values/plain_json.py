@@ -1,7 +1,8 @@
-"""BSON as JSON text in plain Python: the reference for the kernels, and the writer of values that they leave. Worker.
+"""BSON as JSON text in plain Python: the reference for the kernels, and the writer of values that they cannot write.
+Worker.
 
-Kernels leave documents that name a field twice (the last value counts, at the first one's place), texts that are not
-UTF-8 (written with U+FFFD), very wide documents, and malformed data, which is an error here.
+Kernels leave to this module documents that name a field twice (the last value counts, at the place of the first), texts
+that are not UTF-8 (written with U+FFFD), very wide documents, and malformed data, which raises DecodeError here.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ _INTEGERS = {fields.INT32: (f.INT, f.INT_END), fields.INT64: (f.LONG, f.LONG_END
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
-    """Return U+FFFD for each part that is not UTF-8, as Java counts them: a surrogate in three bytes is one part."""
+    """Return U+FFFD for a part that is not UTF-8, and the place after it. As in Java a surrogate in three bytes is one
+    part."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     data, at = error.object, error.start
@@ -127,7 +129,7 @@ class _Writer:
                     self.parts.append(character)
 
     def value(self, kind: int, at: int) -> None:
-        """Write a value; of a document or array only its beginning, and push the rest on the stack."""
+        """Write a value. Of a document or array only the beginning is written, and the rest is pushed on the stack."""
         body = self.data[at : at + value_size(self.data, kind, at)]
         if kind in self.form.refused:
             raise ConversionError(
@@ -186,7 +188,7 @@ class _Writer:
             self.between(f.POINTER_ID, body[-12:].hex(), f.POINTER_END)
 
     def scoped(self, at: int) -> None:
-        """Write code with a scope: its own length, a text, and a document."""
+        """Write code with a scope: in BSON the length of the whole, a text, and a document."""
         length = value_size(self.data, fields.STRING, at + 4)
         self.put(f.SCOPED)
         self.text(text_of(self.data[at + 8 : at + 3 + length]))
@@ -241,7 +243,7 @@ class _Writer:
 
 
 def value_size(data: bytes, kind: int, at: int) -> int:
-    """Return the bytes of a value. Raises DecodeError if it goes beyond `data`, or its type is unknown."""
+    """Return the size of a value in bytes. Raises DecodeError if it goes beyond `data`, or its type is unknown."""
     fixed = {
         fields.DOUBLE: 8, fields.UNDEFINED: 0, fields.OBJECT_ID: 12, fields.BOOLEAN: 1, fields.DATE: 8,
         fields.NULL: 0, fields.INT32: 4, fields.TIMESTAMP: 8, fields.INT64: 8, fields.DECIMAL: 16,
@@ -329,7 +331,7 @@ def _between_midpoints(whole: int, exponent: int) -> tuple[int, int]:
     while True:
         unit = Fraction(10) ** place
         near = round(value / unit)
-        # `round` has chosen the even one of two equally near numbers
+        # of two equally near numbers `round` chooses the even one
         for digits in sorted((near, near - 1, near + 1), key=lambda digits: abs(digits * unit - value)):
             if digits > 0 and value - half < digits * unit < value + half:
                 return digits, place

@@ -1,9 +1,9 @@
 """The compiled walk that writes the shapes of BSON values: the fields and types of a document. Worker.
 
-A shape is bytes: the type of the value, and for a document all its elements, each as its type, its name, a zero byte,
-and its own shape, and another zero byte at the end. An array has the distinct shapes of its elements, or, if arrays are
-shown as documents, the shapes of all, without names. A leaf is a value that is not a document, or an array as a whole.
-Leaves are numbered in order, except those within arrays of distinct shapes.
+A shape is a byte string that begins with the type of the value. For a document all its elements follow, each as its
+type, its name, a zero byte and the rest of its shape, and a zero byte at the end. For an array the distinct shapes of
+its elements follow or, if arrays are shown as documents, the shapes of all elements, without names. A leaf is a value
+that is not a document, or an array as a whole. Leaves are numbered in order, except within arrays of distinct shapes.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ WHOLE = 254
 class WalkRules(NamedTuple):
     """The rules of a walk.
 
-    `narrow`: an int64 that fits into an int32 counts as one, as texts without wrappers read. `spread`: arrays are shown
-    as documents. `checked`: leave documents that begin with a name of extended JSON, and pointers, to the plain way;
-    with `bare` this excludes the outermost document. `drops`: also leave texts with control characters, which old keys
-    drop. A document in the top-level field `whole` is a leaf of the type WHOLE.
+    `narrow`: an int64 that fits into an int32 counts as an int32, as in texts without type wrappers. `spread`: arrays
+    are shown as documents. `checked`: documents that begin with a name of extended JSON, and pointers, are left to the
+    code in plain Python; with `bare` except the outermost document. `drops`: texts with control characters are left,
+    too, as old keys drop these. A document in the top-level field `whole` is a leaf of the type WHOLE.
     """
 
     narrow: bool
@@ -84,7 +84,7 @@ def _is_text(data: Bytes, begin: int, end: int, drops: bool) -> bool:
 
 @kernel(leaf=True)
 def _is_ascii(data: Bytes, place: int, size: int) -> bool:
-    """Return True if the options of a regular expression are ASCII. Others are sorted in the plain way."""
+    """Return True if the options of a regular expression are ASCII. Others are sorted in plain Python."""
     position = place
     while data[np.uintp(position)] != 0:
         position += 1
@@ -129,7 +129,7 @@ def _has_wrapper(data: Bytes, first: int) -> bool:
 
 @kernel(leaf=True)
 def _is_known(out: Bytes, begin: int, end: int, marks: _Marks, low: int, high: int) -> bool:
-    """Return True if the shape out[begin:end] is among the marked ones."""
+    """Return True if the shape out[begin:end] equals one of the marks `[low, high)`."""
     for number in range(low, high):
         other = marks.begins[np.uintp(number)]
         if marks.ends[np.uintp(number)] - other == end - begin:
@@ -157,8 +157,7 @@ def _scope_of(data: Bytes, place: int, size: int) -> int:
 
 @kernel(leaf=True, inlined=True)
 def _opened(data: Bytes, kind: int, position: int, size: int, reading: WalkRules, depth: int) -> tuple[int, int]:
-    """Return the beginning of a document's or array's elements, and its kind; LEFT if it must be read in the plain
-    way."""
+    """Return the beginning of a document's or array's elements, and its kind; LEFT if it is left to plain Python."""
     inner, sort = position, _NAMED
     if kind == _SCOPED:
         inner = _scope_of(data, position, size)
@@ -283,10 +282,10 @@ def tell(
     data: Bytes, places: Int64s, kinds: Bytes, reading: WalkRules, out: Bytes, offsets: npt.NDArray[np.int32],
     leaves: Int64s, starts: Int64s, left: Bytes,
 ) -> int:  # fmt: skip
-    """Write the shapes of values: that of row r ends at offsets[r + 1], and its first leaf is leaves[starts[r]].
+    """Write the shapes of values and return the number of leaves.
 
-    Rows of kind ABSENT have no shape. `left` becomes 1 for rows that must be read in the plain way. `out` and `leaves`
-    have room for all. Return the number of leaves.
+    The shape of row r ends at offsets[r + 1], and its first leaf is leaves[starts[r]]. Rows of kind ABSENT have no
+    shape. `left` becomes 1 for rows that are left to plain Python. `out` and `leaves` must have room for all rows.
     """
     levels = _Levels(
         np.empty(MOST_LEVELS + 1, np.int64), np.empty(MOST_LEVELS + 1, np.int64),
@@ -310,9 +309,10 @@ def tell(
 def element_places(
     data: Bytes, places: Int64s, offsets: npt.NDArray[np.int32], found: Int64s, kinds: Bytes, narrow: bool
 ) -> int:
-    """Write the places and types of the elements of the arrays at `places`; those of row r end at offsets[r + 1].
+    """Write the places and types of the elements of the arrays at `places`, and return their number.
 
-    Return their number; an empty `found` only counts them. The arrays must be sound. `narrow` is as in WalkRules.
+    The elements of row r end at offsets[r + 1]. With an empty `found` the elements are only counted. The arrays must be
+    sound. `narrow` is as in WalkRules.
     """
     count = 0
     for row in range(len(places)):

@@ -1,7 +1,7 @@
-"""Strict JSON from the notation of MongoDB's shell and its Java driver. No I/O.
+"""Conversion from the notation of MongoDB's shell and its Java driver to strict JSON. No I/O.
 
-The notation also has names without quotes, texts in single quotes, regular expressions between slashes and a few calls,
-such as `ObjectId("…")`; extended JSON has a form for each.
+In addition to JSON the notation has names without quotes, texts in single quotes, regular expressions between slashes
+and calls such as `ObjectId("…")`; extended JSON has a form for each.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _WORDS = frozenset(("true", "false", "null"))
 
 
 def strict_json(text: str) -> str:
-    """Return the same value as strict JSON. Raises ValueError if it is none.
+    """Return the same value as strict JSON. Raises ValueError if the text is in neither notation.
 
-    The error's text is meant to follow an option's name in a sentence. It contains nothing of the value.
+    The message continues a sentence that begins with an option's name, and contains no part of the value.
     """
     try:
         json.loads(text)
@@ -82,7 +82,7 @@ def _quoted(text: str) -> str:
 
 
 def _unescaped(found: re.Match[str]) -> str:
-    """Return an escape, or a double quote, of a text in single quotes for a text in double quotes."""
+    """Return the form in double quotes of an escape, or a double quote, from a text in single quotes."""
     if found[2]:
         return '\\"'
     return "'" if found[1] == "'" else found[0]
@@ -99,7 +99,7 @@ def _called(call: str, argument: str) -> str:
 
 
 def _moment(value: str) -> object:
-    """Return a date for extended JSON: a number counts ms, a day begins at midnight UTC, and the default zone is
+    """Return a date for extended JSON. A number is in ms since 1970, a day begins at midnight, and the default zone is
     UTC."""
     if re.fullmatch(r"-?\d{5,}", value):
         return {"$numberLong": value}

@@ -1,4 +1,5 @@
-"""Compiled texts and bytes of BSON values as columns of Arrow: one pass for the sizes, one for the bytes. Worker."""
+"""Kernels that write texts and bytes of BSON values as columns of Arrow: a pass for the sizes, then one for the bytes.
+Worker."""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ _STRING, _CODE, _SCOPED, _OBJECT_ID, _DECIMAL = (
 )  # fmt: skip
 _BINARY, _REGEX = fields.BINARY, fields.REGEX
 WHOLE, PATTERN, OPTIONS = 0, 1, 2
-"""Parts of a value: all of it, or one of a regular expression's two."""
+"""Parts of a value: the whole, or a regular expression's pattern or options."""
 _MOST_DECIMAL = 48
 _UUID = 16
 
 
 @kernel(leaf=True)
 def _text_bounds(data: Bytes, kind: int, place: int, part: int) -> tuple[int, int]:
-    """Return the bounds of a value's bytes that are shown; for binary data without length and subtype."""
+    """Return the bounds of the part of a value; of binary data without length and subtype."""
     if kind == _SCOPED:
         return place + 8, place + 7 + load(data, place + 4)
     if kind == _BINARY:
@@ -45,7 +46,7 @@ def _text_bounds(data: Bytes, kind: int, place: int, part: int) -> tuple[int, in
 
 @kernel
 def text_sizes(data: Bytes, places: Int64s, kinds: Bytes, part: int, offsets: npt.NDArray[np.int32]) -> int:
-    """Fill `offsets` with sufficient room for each text. Return the bytes of all."""
+    """Fill `offsets` with sufficient room for each text. Return the total size in bytes."""
     total = 0
     for row in range(len(places)):
         if places[row] >= 0:
@@ -91,7 +92,7 @@ def put_texts(
 
 @kernel(leaf=True)
 def _sort(out: Bytes, begin: Int, end: Int) -> None:
-    """Sort ASCII characters; leave a text with others."""
+    """Sort the characters of a text; leave it unchanged unless all are ASCII."""
     for position in range(begin, end):
         if out[position] >= 128:
             return

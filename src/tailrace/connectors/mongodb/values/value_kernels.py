@@ -1,4 +1,4 @@
-"""Compiled text of single BSON values: texts, binary data, decimals, dates. Worker.
+"""Kernels that write single BSON values as text: texts, binary data, decimals, dates. Worker.
 
 `form` is a `json_forms.Compiled`. Every function writes at `at` in `out` and returns the position after its output.
 """
