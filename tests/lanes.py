@@ -134,7 +134,13 @@ PARTS: Sequence[Part] = (
 Few parts need Spark: each has to start a JVM, which then takes a minute of CPU for the first use of everything. So the
 tests that use Spark are in two parts, those of tables in one of them. A mix of chaos has a JVM of its own.
 """
-QUICK: Sequence[Part] = (Part("unit", ("unit",)), Part("others"))
+QUICK: Sequence[Part] = (
+    Part("unit", ("unit",)),
+    Part("others"),
+    Part(
+        "events", ("unit/binlog", "unit/changetables", "unit/events", "unit/formats", "unit/mongodb", "unit/postgres")
+    ),
+)
 """The parts of `--quick`."""
 
 

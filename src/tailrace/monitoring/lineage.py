@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 PREFIX = "openlineage.integration."
 PRODUCER = "urn:tailrace"
 
+BEGIN_SECONDS = 1.0
+"""Seconds between two looks at a run that has not begun."""
+
 LOOK_SECONDS = 60.0
 """Seconds between two looks at the schemas of the captured tables."""
 
@@ -83,7 +86,7 @@ class Lineage:
 
     def _follow(self) -> None:
         self._emit("START")
-        while not self._closed.wait(1.0):
+        while not self._closed.wait(BEGIN_SECONDS):
             if self._observation.phase == "running":
                 self._look()
                 self._closed.wait(LOOK_SECONDS)

@@ -65,6 +65,7 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> list[TableSchema]:
         return CapturedTables(tuple(found), "0/0", None)  # type: ignore[arg-type]  # nobody reads the form
 
     monkeypatch.setattr(Descriptor, "load_captured_tables", lambda _: capturing)
+    monkeypatch.setattr(lineage, "BEGIN_SECONDS", 0.01)
     monkeypatch.setattr(lineage, "LOOK_SECONDS", 0.01)
     return found
 
