@@ -1,8 +1,8 @@
-"""Contracts of the log engine: what Spark calls, and what a database brings so that its log is read and planned.
+"""Contracts of the log engine: the interface that Spark calls, and the classes that each database implements.
 
-`Planner` and `Task` are Spark's side; `LogEngine` implements the planner. A database brings a `Source`, an offset, its
-`Snapshots` and an `OpenLog`. A log that a thread reads ahead is a `LogReader`, which is most of an `OpenLog`, over a
-`LogFeed` and the `IndexedRun`s that it reads. `tailrace.snapshot.windows.WindowSource` is what signals need. No I/O.
+Spark calls a `Planner`, which `LogEngine` implements, and its `Task`s. A database implements a `Source`, a
+`QueryOffset`, `Snapshots` and an `OpenLog`. For a log that a thread reads ahead, `LogReader` is most of the `OpenLog`;
+it takes `IndexedRun`s from a `LogFeed`. Signals need a `tailrace.snapshot.windows.WindowSource` too. No I/O.
 
 Unless a method says otherwise, the planner's main thread calls it, in the planner process, one call at a time."""
 
@@ -45,14 +45,13 @@ class ReaderState:
 
     `is_connected` is True while a session to the database stands. `setbacks` has the number of lost sessions by the
     kind of `Setback`. `read_bytes` counts the bytes of log read since the start, `held_bytes` those that wait for
-    Spark; `limit_bytes` is their limit, 0 without one. `attributes` has numbers that only this connector's beans have
-    in Debezium: by the bean's context, and the attribute's name. `snapshot_tables` are the tables of the latest
-    snapshot that was begun since the start; 0 if there was none, or their number is not known. `captured_tables` are
-    the tables that are captured now, None if not known. `transactions` counts the transactions of which the end was
-    read, `transaction_bytes` is the size of the largest one; None for a log that is not read by transactions.
-    `planned_read_s` is the time, in s since 1970, at which the last changes of the batch that was planned last were
-    read; None for a log that is not read ahead. `schema_changes` has the number of changes of tables, by table and kind
-    (see `SchemaChanges`).
+    Spark; `limit_bytes` is their limit, 0 without one. `attributes` has the numbers that only this connector's beans
+    show in Debezium, by context of the bean and name of the attribute. `snapshot_tables` is the number of tables of the
+    latest snapshot since the start; 0 if there was none, or if unknown. `captured_tables` is the number of tables that
+    are captured now; None if unknown. `transactions` counts the transactions whose end was read, `transaction_bytes` is
+    the size of the largest one; None for a log that is not read by transactions. `planned_read_s` is the time, in s
+    since 1970, at which the reader received the last changes of the latest planned batch; None for a log that is not
+    read ahead. `schema_changes` counts the changes of tables, by table and kind (see `SchemaChanges`).
     """
 
     is_connected: bool = False
@@ -83,7 +82,7 @@ class ReaderState:
 
 
 def _both(first: int | None, second: int | None, join: Callable[[int, int], int]) -> int | None:
-    """Return two numbers as one; one of them alone if the other is not known."""
+    """Return `join` of two numbers; if one is None, the other."""
     return second if first is None else first if second is None else join(first, second)
 
 
@@ -123,13 +122,15 @@ class Planner(Protocol):
         ...
 
     def retention(self) -> LogRetention | None:
-        """Return what the planner has last seen of the server's log; None if it does not look. Called by any thread; no
-        I/O, never fails."""
+        """Return the latest known retention of the server's log; None if the planner does not watch it. Called by any
+        thread; no I/O, never fails."""
         ...
 
     def heed(self, found: LogRetention) -> LogRetention:
-        """Return what the server was found to keep, with the level of the pipeline, which acts on it from now on.
-        Called by any thread; no I/O, never fails."""
+        """Apply the options `log.*.percent` to a retention that was just read; return it with the pipeline's level.
+
+        The planner acts on that level from now on. Called by any thread; no I/O, never fails.
+        """
         ...
 
     def close(self) -> None:
@@ -159,9 +160,11 @@ class Snapshot(Protocol):
 
 P = TypeVar("P", bound=Position)
 T = TypeVar("T")
-"""The end of what was committed at a moment, where a query with Trigger.AvailableNow ends."""
+"""The newest committed position at a moment, where a query with Trigger.AvailableNow ends."""
 Committed = TypeVar("Committed")
+"""A committed position in the form in which a feed acknowledges it."""
 Taken = TypeVar("Taken")
+"""Rows of a run in the form in which tasks and windows use them."""
 Committed_contra = TypeVar("Committed_contra", contravariant=True)
 Taken_co = TypeVar("Taken_co", covariant=True)
 
@@ -196,15 +199,15 @@ class QueryOffset(ABC):
     @classmethod
     @abstractmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """Return the offset that `to_json` has written, also that of an earlier version.
+        """Return the offset that `to_json` of this or an earlier version has written.
 
         Raises PositionLost for anything else (`tailrace.connectors.checkpoint.understood`).
         """
 
     def shared_json(self) -> Offset:
-        """Return heartbeat and progress for `to_json`, unless they are at their beginning."""
-        found: Offset = {"heartbeat_ms": self.heartbeat_ms} if self.heartbeat_ms else {}
-        return found if self.progress == NO_PROGRESS else found | {"progress": self.progress.to_json()}
+        """Return the fields of heartbeat and progress for `to_json`, without those that have their initial value."""
+        fields: Offset = {"heartbeat_ms": self.heartbeat_ms} if self.heartbeat_ms else {}
+        return fields if self.progress == NO_PROGRESS else fields | {"progress": self.progress.to_json()}
 
     @staticmethod
     def shared_from(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -222,16 +225,17 @@ O = TypeVar("O", bound=QueryOffset)  # noqa: E741
 
 # --- a log that a thread reads ahead ----------------------------------------------------------------------------------
 
-# Retries when the disk refuses data: it does not become free by itself, and the server keeps its log meanwhile.
+# Retries when the disk refuses data. There is a limit, because a full disk seldom empties by itself, and the server
+# must keep its log meanwhile.
 DISK_RETRIES = 8
 
 
 class IndexedRun(Protocol[P, Taken_co]):
-    """A run of the log: its raw bytes, and its rows, which are the captured changes in them, in log order.
+    """A run of the log: its raw bytes, with an index of the captured changes in them (its rows), in log order.
 
     The reader's thread makes runs and puts them into the spool; the planner's thread plans batches over them and takes
-    their rows. Runs are never changed, so both may call every method. No method does I/O or fails, but for the `read`
-    that `with_data` is given. The defaults suit a log in which each row may end a batch.
+    their rows. Runs are never changed, so both may call every method. No method does I/O or fails, except `with_data`,
+    which calls its argument `read`. The defaults suit a log in which each row may end a batch.
     """
 
     @property
@@ -247,7 +251,7 @@ class IndexedRun(Protocol[P, Taken_co]):
     def size(self, first: int, last: int, /) -> int:
         """Return the bytes from row `first` to the end of row `last` - 1; 0 without rows.
 
-        It never falls as `last` grows, and takes no longer for more rows: each plan asks for several.
+        The result never falls as `last` grows. Takes constant time, because each plan asks for many sizes.
         """
 
     def end(self, start: P, first: int, last: int, upto: P | None, /) -> P | None:
@@ -264,14 +268,14 @@ class IndexedRun(Protocol[P, Taken_co]):
     def sizes_between_ends(self) -> Int64s | None:
         """Return the bytes of the rows before the first end of a transaction, between each two, and after the last.
 
-        The array is a new one. None if the log does not tell where transactions end.
+        The caller may change the array. None if the log does not tell where transactions end.
         """
         return None
 
     def leads_to(self, before: P, /) -> P:
-        """Return the position up to which the log has been read with this run; without it, that was `before`.
+        """Return the position up to which the log has been read once this run is added; `before` is that without it.
 
-        Never earlier than `before`: a new session may send again what was read.
+        Never earlier than `before`: a new session may send rows again.
         """
 
     def is_passed(self, position: P, /) -> bool:
@@ -279,16 +283,19 @@ class IndexedRun(Protocol[P, Taken_co]):
         return self.first_after(position) == len(self)
 
     def joined(self, other: Self, /) -> Self | None:
-        """Return this run and the next one as one; None to keep both. Only called for small runs in memory."""
+        """Return one run with the rows of this run and of `other`, the next one; None to keep them apart.
+
+        Only called for small runs in memory.
+        """
         return None
 
     def without_data(self) -> Self:
-        """Return a copy without raw bytes, all of whose positions are still known."""
+        """Return a copy without raw bytes. Its positions and sizes remain known."""
 
     def with_data(self, first: int, last: int, read: Callable[[int, int], Bytes], /) -> Self:
         """Return a copy with enough raw bytes for its rows `[first, last)` to be taken.
 
-        `read` returns a part of the bytes that `without_data` has left out; it raises SpoolFailed.
+        `read(low, high)` returns those of the bytes that `without_data` has left out; it raises SpoolFailed.
         """
 
     def taken(self, first: int, last: int, /) -> Taken_co:
@@ -325,21 +332,21 @@ class Setback:
         return cls("", "", 0, 0.0, 0.0, error)
 
     def of_disk(self) -> Setback:
-        """Return a copy for a disk that has refused data."""
+        """Return a copy of kind `disk`, with at most DISK_RETRIES retries, for a disk that has refused data."""
         return replace(self, kind="disk", limit=DISK_RETRIES if self.limit < 0 else min(self.limit, DISK_RETRIES))
 
     def pause(self, failures: int) -> float:
-        """Return the seconds to wait after so many earlier failures in a row."""
+        """Return the seconds to wait after `failures` earlier failures in a row."""
         return min(self.longest, self.first * 2.0 ** min(failures, 64))
 
 
 class LogFeed(Protocol[P, Committed_contra, Taken]):
-    """A database's log after the part that has been kept. It knows nothing of Spark.
+    """Sessions that read a database's log, each from the last run that was kept. Independent of Spark.
 
     The reader's thread calls the methods up to `setback`: `open`, then `read` and `keep` in turn, and `close` at the
     end of each session, whatever ended it. They raise the driver's own errors; `setback` says what follows. The
-    planner's thread reads the attributes and calls the methods from `hurry` on meanwhile, without a lock; their answers
-    advance only once the run has been kept.
+    planner's thread reads the attributes and calls the methods from `hurry` on meanwhile, without a lock. Their results
+    advance only when a run has been kept.
     """
 
     @property
@@ -353,7 +360,7 @@ class LogFeed(Protocol[P, Committed_contra, Taken]):
 
     @property
     def is_prompt(self) -> bool:
-        """True if `read` returns within a moment when it is asked: then each plan asks and waits for it."""
+        """True if `read` with `is_asked` returns within a moment. `LogReader.refresh` then waits for it."""
         return False
 
     def open(self) -> None:
@@ -422,7 +429,8 @@ UNLIMITED = 1 << 62
 class Limits:
     """The largest number of rows and bytes of a batch; None: no limit.
 
-    `enough_bytes` is a wish: with so many bytes, the batch ends at the end of a transaction, though more may be there.
+    `enough_bytes` is a soft limit: the batch ends at the last end of a transaction within it. It is ignored if there is
+    no such end.
     """
 
     max_rows: int | None = None
@@ -450,10 +458,10 @@ class OpenLog(ABC, Generic[O, P, T]):
     """A log that is open for reading from a position on. Every method raises TailraceError, or errors that
     `Source.called` translates.
 
-    The defaults suit a log that is asked for changes at each call; a `LogReader` overrides them. `windows` are those of
-    incremental snapshots, None if the configuration has no signals. `outlives_snapshots` is True if the log can stay
-    open during a blocking snapshot. `batch_tables` are the table versions of the rows for which `tasks` was called
-    last, in the order of the log.
+    The defaults suit a log that is queried for changes at each call; a `LogReader` overrides them. `windows` are those
+    of incremental snapshots, None if the configuration has no signals. `outlives_snapshots` is True if the log can stay
+    open during a blocking snapshot. `batch_tables` are the table versions of the rows in the latest call of `tasks`, in
+    the order of the log.
 
     The engine calls, for each batch: `acknowledge`, `refresh`, then `window_end` or `plan` (and `wait` until there is
     something), `changes` if there are windows, and `offset`. Spark then asks for `tasks`. Any call may fail, and is
@@ -470,7 +478,7 @@ class OpenLog(ABC, Generic[O, P, T]):
 
     @property
     def has_failed(self) -> bool:
-        """True if nothing more will be read. After the call that fails by it, the engine opens another log."""
+        """True if nothing more will be read. After the call that raises the failure, the engine opens another log."""
         return False
 
     def fits(self, since: O) -> bool:
@@ -489,7 +497,7 @@ class OpenLog(ABC, Generic[O, P, T]):
         return
 
     def check(self) -> None:
-        """Raise the error that ended reading, if one did and nothing that was read is left.
+        """Raise the error that ended reading, if there is one and everything read before it has been delivered.
 
         Called while changes gather for `poll.dispatch.interval.ms`, when nothing is planned.
         """
@@ -497,11 +505,11 @@ class OpenLog(ABC, Generic[O, P, T]):
 
     @abstractmethod
     def wait(self, seconds: float) -> None:
-        """Wait until something is read that the latest `plan` or `is_filling` has not seen, at most `seconds`."""
+        """Wait until rows arrive that the latest `plan` or `is_filling` has not seen, at most `seconds`."""
 
     def is_filling(self, max_bytes: int, target: T | None = None) -> bool:
-        """Return True while reading is behind (a backlog, or `target` not reached) and less than half of `max_bytes` is
-        here. The engine then waits a little before it plans."""
+        """Return True while reading is behind (a backlog, or `target` not reached) and less than half of `max_bytes`
+        has been read. The engine then waits a little before it plans."""
         return False
 
     @abstractmethod
@@ -580,8 +588,8 @@ class Snapshots(ABC, Generic[O]):
     def start(self, since: O, *, fresh: bool) -> O:
         """Plan a snapshot and return the offset at its beginning, with no chunk done.
 
-        `fresh`: the log will be read from the snapshot's position, since nothing of it was read or it is lost. No
-        change may fall between the two.
+        `fresh`: the log will be read from the snapshot's position, because there is no earlier position or it is lost.
+        No change may be missing between the snapshot and the log.
         """
 
     @abstractmethod
@@ -608,7 +616,7 @@ class Snapshots(ABC, Generic[O]):
     def advance(self, since: O, max_rows: int | None, *, everything: bool) -> Any:
         """Return the snapshot after the next chunks: enough of them per batch to keep every core busy for a while.
 
-        `everything`: Spark has asked for all that there is. It may be called twice for one offset.
+        `everything`: Spark has asked for all available data. May be called twice for one offset.
         """
 
     def close(self) -> None:
@@ -671,7 +679,7 @@ class Source(ABC, Generic[O, P, T]):
 
     @abstractmethod
     def present(self) -> T:
-        """Return the end of what is committed now. Called once, by `stop_at_present`, perhaps before `prepare`."""
+        """Return the newest position that is committed now. Called by `stop_at_present`, perhaps before `prepare`."""
 
     @abstractmethod
     def tasks(self, since: O, until: O) -> list[Task]:
@@ -693,8 +701,10 @@ class Source(ABC, Generic[O, P, T]):
         """Return the newest known position and the running snapshot; None if nothing is known. No I/O."""
 
     def retention(self) -> LogRetention | None:
-        """Return what a thread of the source has last seen of the server's log; None if none looks. Called by any
-        thread; no I/O, never fails."""
+        """Return the latest retention that a thread of the source has read; None if the source has no such thread.
+
+        Called by any thread; no I/O, never fails.
+        """
         return None
 
     @abstractmethod

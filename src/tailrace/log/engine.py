@@ -1,4 +1,4 @@
-"""LogEngine: how a query is planned, batch after batch, from its first position to its last. Planner."""
+"""LogEngine: plans the batches of a query, from its first position to its last. Planner."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ Result = TypeVar("Result")
 IDLE_SECONDS = 30.0
 # While a backlog is read, a batch waits so long to become half full: each batch has a fixed cost of some 0.15 s.
 FILL_SECONDS = 0.5
-# The first batch of the log has no more bytes, unless a single transaction has, and waits for none: its rows are there
-# early, and the next batch fills meanwhile.
+# Largest first batch of the log, unless a single transaction is larger. It does not wait to fill: its rows are
+# delivered early, and the next batch fills meanwhile.
 FIRST_BYTES = 6 << 20
 # A batch of blocks becomes a MERGE or an append, which takes 1 to 6 s however few rows it has. So it waits longer.
 MERGE_FILL_SECONDS = 10.0
@@ -140,16 +140,16 @@ class LogEngine(Generic[O, P, T]):
 
     def latest_offset(self, start: Offset, max_rows: int | None, max_bytes: int | None) -> Offset:
         since = self._offset(start)
-        found = self._called(lambda: self._next(since, Limits(max_rows, max_bytes)))
+        end = self._called(lambda: self._next(since, Limits(max_rows, max_bytes)))
         self._memory.has_started = True
-        return start if found == since else found.to_json()
+        return start if end == since else end.to_json()
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[Task]:
         since, until = self._offset(start), self._offset(end)
-        found = self._called(lambda: self._tasks(since, until, end))
+        tasks = self._called(lambda: self._tasks(since, until, end))
         if self._log is not None:
             self._schema_changes.see(end, self._log.batch_tables)
-        return found
+        return tasks
 
     def stop_at_present(self) -> None:
         self._target = self._called(self._source.present)
@@ -159,10 +159,10 @@ class LogEngine(Generic[O, P, T]):
 
     def reading(self) -> ReaderState:
         log = self._log
-        # before the log a snapshot is read, by a session of the source
-        found = ReaderState(is_connected=self._memory.begun) if log is None else log.reading()
+        # no log is open while a snapshot runs, which sessions of the source read
+        state = ReaderState(is_connected=self._memory.begun) if log is None else log.reading()
         return replace(
-            found.after(self._closed_logs),
+            state.after(self._closed_logs),
             snapshot_tables=self._snapshot_tables,
             captured_tables=self._source.captured_tables,
             schema_changes=self._schema_changes.counts(),
@@ -294,7 +294,8 @@ class LogEngine(Generic[O, P, T]):
     ) -> P:
         """Return the end of the next batch, with a window in it when an incremental snapshot is running.
 
-        `past` is the progress of the previous batch without what is over; `begun` is the progress that follows it.
+        `past` is the progress of the previous batch without its notifications and the tables of its blocking snapshot;
+        `begun` is the progress that follows it.
         """
         is_held = self._margin is not None and self._margin.holds_back
         found = None if is_held else opened.window_end(begun, start, limits, self._target)
@@ -302,7 +303,7 @@ class LogEngine(Generic[O, P, T]):
             # the window of the last batch is closed, and the offset should say so soon
             found = opened.plan(start, limits, self._target)
         elif found is None:
-            # a snapshot does not wait for changes to gather, and the log goes on with it
+            # while a snapshot runs, the log does not wait for changes to gather
             is_running = bool(begun.blocking) or (begun.state is not None and not begun.state.paused)
             found = self._next_batch(opened, start, limits, gathers=not is_running)
         return found
@@ -455,9 +456,9 @@ class LogEngine(Generic[O, P, T]):
     def _tasks(self, since: O, until: O, end: Offset) -> list[Task]:
         tasks = self._source.tasks(since, until)
         beside: list[Task] = []
-        told = until.progress.notifications
-        if told and told != since.progress.notifications and self._notifications.are_records:
-            beside.append(NotificationTask(told, until.place, self._settings))
+        notifications = until.progress.notifications
+        if notifications and notifications != since.progress.notifications and self._notifications.are_records:
+            beside.append(NotificationTask(notifications, until.place, self._settings))
         if until.heartbeat_ms > since.heartbeat_ms:
             beside.append(HeartbeatTask(until.heartbeat_ms, until.place, self._settings))
         # the log stands still while a snapshot runs; a snapshot that mends a gap cannot read the log within the gap

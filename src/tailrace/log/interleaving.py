@@ -17,8 +17,7 @@ import pyarrow as pa
 from tailrace.columns.batch import Int32s, Int64s
 from tailrace.kernels.buffers import text_buffers
 
-# Number of changes, of all tables of a topic, that are put into order at a time; more with many tables, so that each
-# has some of them.
+# Changes of a topic that are merged at a time: WINDOW, or PER_TABLE for each table if that is more, but at most MOST.
 WINDOW, PER_TABLE, MOST = 16_384, 256, 65_536
 # Bytes of records copied into another order at a time: bounds memory and stays below Arrow's 2 GB.
 _MOST_BYTES = 256 << 20
@@ -40,7 +39,7 @@ def in_log_order(
     """
     filled = [number for number in range(len(parts)) if len(places[number])]
     filled.sort(key=lambda number: int(places[number][0]))
-    if all(places[one][-1] < places[other][0] for one, other in pairwise(filled)):
+    if all(places[number][-1] < places[following][0] for number, following in pairwise(filled)):
         for number in filled:
             for rows, _ in records(parts[number]):
                 yield rows
@@ -54,10 +53,10 @@ def in_log_order(
         for number in filled:
             high = int(np.searchsorted(places[number], last, side="right"))
             if low[number] < high:
-                own = places[number][low[number] : high]
+                window_places = places[number][low[number] : high]
                 for rows, change in records(cut(parts[number], low[number], high)):
                     found.append(rows)
-                    at.append(own[change])
+                    at.append(window_places[change])
                 low[number] = high
         yield from merged(found, at)
 
@@ -68,13 +67,13 @@ def merged(found: Sequence[pa.RecordBatch], places: Sequence[npt.NDArray[Any]]) 
 
     A place is a number, or bytes of one width.
     """
-    if all(one[-1] <= other[0] for one, other in pairwise(places)):
+    if all(before[-1] <= after[0] for before, after in pairwise(places)):
         yield from found
         return
     every = np.sort(np.concatenate(places), kind="stable")
     low = [0] * len(found)
     for last in _lasts(found, places, every).tolist():
-        high = [int(np.searchsorted(own, last, side="right")) for own in places]
+        high = [int(np.searchsorted(batch_places, last, side="right")) for batch_places in places]
         cuts = [number for number in range(len(found)) if low[number] < high[number]]
         if cuts:
             at = np.concatenate([places[number][low[number] : high[number]] for number in cuts])

@@ -1,7 +1,7 @@
 """Notifications over HTTP: each is a POST of JSON to the URL of `notification.http.url`. Planner and driver.
 
-A thread sends them, so that a slow receiver holds nothing up. What waits when the process ends is lost, and a
-notification may come twice after a restart: the channel `sink` is the sure one.
+A thread sends them, so that a slow receiver delays nothing else. Notifications that are queued when the process ends
+are lost, and a notification may be sent twice after a restart. Only the channel `sink` delivers each of them.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ _log = logging.getLogger("tailrace")
 
 
 class HttpChannel:
-    """Sends notifications in their order. The constructor connects to nothing; the first notification does.
+    """Sends notifications in order. The first notification connects, not the constructor.
 
-    A notification is tried `notification.http.retries` times more if the server is not reached or answers with 429 or
-    5xx, with pauses that double. Then it is dropped with a warning, as are new ones while MOST_WAITING wait.
+    If the receiver cannot be reached, or answers with 429 or 5xx, a notification is sent again, with pauses that
+    double, up to `notification.http.retries` times. Then it is dropped with a warning. New notifications are dropped
+    too while MOST_WAITING are queued.
     """
 
     def __init__(self, config: Mapping[str, Any], pause: Callable[[float], None] = time.sleep) -> None:
@@ -65,9 +66,9 @@ class HttpChannel:
 
     def _run(self) -> None:
         while True:
-            one = self._waiting.get()
+            content = self._waiting.get()
             try:
-                self._deliver(one)
+                self._deliver(content)
             finally:
                 self._waiting.task_done()
 

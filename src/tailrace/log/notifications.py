@@ -40,7 +40,10 @@ class PendingNotifications(ABC, Generic[Name, Snapshot]):
         return self.are_records or self._are_lines or self._http is not None
 
     def add_to(self, progress: Progress) -> Progress:
-        """Return `progress` with the pending notifications before its own; with none if no channel wants records."""
+        """Write the pending notifications, then those of `progress`, to the channels `log` and `http`.
+
+        Return `progress` with all of them for the channel `sink`; with none if that channel is off.
+        """
         notifications = (*self._waiting, *progress.notifications)
         self._waiting = []
         if self._are_lines:
@@ -68,7 +71,7 @@ class PendingNotifications(ABC, Generic[Name, Snapshot]):
         them."""
 
     def add(self, notification: Notification) -> None:
-        """Report something that only the connector knows."""
+        """Report an event of another kind than snapshots, such as a gap in the log."""
         self._add(notification)
 
     def _add(self, notification: Notification) -> None:

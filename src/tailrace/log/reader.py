@@ -38,8 +38,8 @@ class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
 
     The spool holds up to `memory_limit` bytes in memory and `disk_limit` more on disk; while it is full, nothing is
     read. A lost session is followed by another, as the feed says. A lasting error ends the thread. The calls that need
-    unread log raise it, but only once everything read has been planned: the server may no longer have it. All methods
-    are for the planner's main thread.
+    unread log raise it, but only once everything read has been planned, because the server may no longer have that part
+    of the log. All methods are for the planner's main thread.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
         self.spool: Spool[P, Taken] = Spool(start, memory_limit, disk_limit, runtime)
         # the spool's version that the latest plan has seen, and whether it has seen its target
         self._seen, self._has_seen = 0, False
-        # Calls of `refresh`, how many of them the reader has answered, and whether a caller waits for a change.
+        # calls of `refresh`, how many of them the reader has answered, and whether a caller waits for a change
         self._asked = self._answered = 0
         self._is_awaited = False
         # True once a warning has said that the disk refuses data
@@ -104,8 +104,8 @@ class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
     def has_read(self, target: P) -> bool:
         """Return True if everything up to `target` has been read.
 
-        Always False before the first session: the log of a server that was restored or promoted may end before what was
-        read, and then lies behind every target.
+        Always False before the first session: the log of a server that was restored or promoted may end before the
+        position that was read, and any target in it would seem to be reached.
         """
         return self._has_begun and self._feed.has_read(target)
 
@@ -134,8 +134,8 @@ class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
     def _wait(self, seconds: float, since: int) -> None:
         """Wait until the spool's version differs from `since`, at most `seconds`.
 
-        Changes that arrive meanwhile are put there at once instead of being gathered. Raises the error that ended the
-        thread.
+        Meanwhile the reader puts changes into the spool at once instead of gathering them. Raises the error that ended
+        the thread.
         """
         self._raise()
         self._is_awaited = True
@@ -199,10 +199,9 @@ class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
         self.spool.release(self._feed.acknowledge(position))
 
     def idle_position(self, start: P) -> P:
-        """Return `start` moved over what the server has sent since without a captured change; `start` if rows wait.
+        """Return the position up to which the server has sent no captured change since `start`; `start` if rows wait.
 
-        Committing such a position lets the server discard log: an idle captured table beside a busy one must not hold
-        it.
+        Committing that position lets the server discard log that only tables which are not captured have filled.
         """
         # first how far the log has been read, then the rows: the rows must be known at least as far
         moved = self._feed.reached(start)
@@ -283,7 +282,7 @@ class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
     def _keep(self, step: Step[P, Taken]) -> None:
         """Keep a step's run, then tell the feed.
 
-        If the disk refuses it, wait, as for a full spool, until Spark has committed some of the rest. Raises
+        If the disk refuses the run, wait as for a full spool, until Spark has committed earlier runs. Raises
         SpoolFailed if Spark cannot commit anything, because a batch being replayed needs the run.
         """
         while True:

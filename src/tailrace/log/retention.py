@@ -1,7 +1,7 @@
-"""LogRetention: what a server keeps of its log, for whom, and for how long; and the levels of what a pipeline does
-about it. Planner.
+"""LogRetention: how long a server keeps its log, and for which slots. LogLevel: what a pipeline does as it runs short.
+Planner.
 
-A connector's descriptor names the function that asks for it, in `retention`.
+A connector's descriptor names the function that reads the retention, in `retention`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tailrace.snapshot.incremental import Notification
 
 FINE, WARNED, PAUSED, STOPPED = range(4)
 LEVELS = ("FINE", "WARNED", "PAUSED", "STOPPED")
-"""The statuses of the notifications of a level."""
+"""The type of the notification that reports each level."""
 
 BACK = 5.0
-"""A level ends only this many percent below its threshold, so that it does not come and go."""
+"""Percentage points below its threshold at which a level ends, so that it does not come and go."""
 
 log = logging.getLogger("tailrace")
 
@@ -32,12 +32,12 @@ log = logging.getLogger("tailrace")
 class SlotState:
     """A replication slot of the server; None is unknown, or unbounded.
 
-    `is_own` is True for the slot of this pipeline. `retained_bytes` are the bytes of log that the server keeps for the
-    slot, `unconfirmed_bytes` those that its reader has not confirmed, `limit_bytes` the most that the server keeps for
-    it, `safe_bytes` those that may still be written before it loses log. `status` is the server's word: reserved,
-    extended, unreserved or lost, `invalidated` the reason why the slot is lost, "" if it is not. `inactive_s` are
-    seconds since its reader left. `spilled_bytes` and `spilled_transactions` count what decoding has written to the
-    server's disk.
+    `is_own` is True for the slot of this pipeline. `retained_bytes` is the size of the log that the server keeps for
+    the slot, `unconfirmed_bytes` the part that the slot's reader has not confirmed. `limit_bytes` is the most that the
+    server keeps for the slot; `safe_bytes` can still be written before the slot loses log. `status` is the server's
+    word: reserved, extended, unreserved or lost; `invalidated` is the reason why the slot is lost, "" if it is not.
+    `inactive_s` counts the seconds since the slot's reader left. `spilled_bytes` and `spilled_transactions` count what
+    decoding has written to the server's disk.
     """
 
     name: str
@@ -58,12 +58,12 @@ class SlotState:
 class LogRetention:
     """The slots of a server, or the ages of its log.
 
-    `oldest_s` is the time of the oldest change that the log still has, in s since 1970, `kept_s` the seconds for which
-    the server keeps changes; None if the server does not tell. `lasting_s` are the seconds after which a change that is
-    written now is removed at the present rate, if they are others than `kept_s`; `setting` names what makes them more.
-    `newest` is the end of the log in the form of `Planner.status`, if it has a distance in bytes; None otherwise.
-    `behind_s` are the seconds that the pipeline is behind. `level` says what the pipeline does about the log: 0
-    nothing, 1 it has warned, 2 incremental snapshots wait, 3 it ends; None if it does not watch it.
+    `oldest_s` is the time of the oldest change that the log still has, in s since 1970; `kept_s` is the time, in s, for
+    which the server keeps changes. None if the server does not tell. `lasting_s` is the time, in s, after which a
+    change that is written now is removed at the present rate; None if that is `kept_s`. `setting` names the server's
+    setting that prolongs it. `newest` is the end of the log in the form of `Planner.status`; None if distances in this
+    log have no size in bytes. `behind_s` is the pipeline's lag in s. `level` is the pipeline's reaction: 0 none, 1 it
+    has warned, 2 incremental snapshots wait, 3 it ends; None if the pipeline does not watch the log.
     """
 
     slots: tuple[SlotState, ...] = ()
@@ -77,25 +77,25 @@ class LogRetention:
 
     @property
     def lasts_s(self) -> float | None:
-        """The seconds after which the server removes a change that is written now; None if it never does, or does not
-        tell."""
+        """The time, in s, after which the server removes a change that is written now; None if it never does, or does
+        not tell."""
         return self.kept_s if self.lasting_s is None else self.lasting_s
 
     @property
     def percent(self) -> float | None:
-        """The part of that time that the pipeline is behind; None if unknown."""
+        """The pipeline's lag as a percentage of `lasts_s`; None if unknown."""
         lasts_s = self.lasts_s
         return None if not lasts_s or self.behind_s is None else 100 * self.behind_s / lasts_s
 
 
 Retaining = Callable[[Config], LogRetention]
-"""Asks a server, over a connection of its own. Raises TailraceError or the driver's errors."""
+"""Reads the retention from a server, over a connection of its own. Raises TailraceError or the driver's errors."""
 
 
 class LogLevel:
-    """The level of what a pipeline does about a log that its server does not keep for ever.
+    """The pipeline's reaction to a log that its server does not keep for ever: FINE, WARNED, PAUSED or STOPPED.
 
-    A thread looks at the server now and then, and sets the level. The planner's thread asks `holds_back` before a
+    A thread looks at the server now and then, and sets the level. The planner's thread reads `holds_back` before each
     window of an incremental snapshot, and calls `demand` in each call of the query.
     """
 
@@ -120,13 +120,15 @@ class LogLevel:
             yield self._news.popleft()
 
     def _reached(self, percent: float | None, warns: float, pauses: float) -> int:
-        """Return the level at a percentage, by the thresholds of a warning and of a pause; 0: there is none. Without a
-        percentage it is FINE."""
-        found = FINE
+        """Return the level at `percent`: FINE, WARNED from `warns` percent on, or PAUSED from `pauses` percent on.
+
+        A threshold of 0 is never reached. FINE if `percent` is None.
+        """
+        reached = FINE
         for level, threshold in ((WARNED, warns), (PAUSED, pauses)):
             if threshold and percent is not None and percent >= threshold - (BACK if self._level >= level else 0):
-                found = level
-        return found
+                reached = level
+        return reached
 
 
 class LogMargin(LogLevel):
@@ -138,11 +140,11 @@ class LogMargin(LogLevel):
     def __init__(self, config: Config, runtime: Runtime) -> None:
         super().__init__()
         self._config, self._runtime = config, runtime
-        # the seconds behind at the latest look, and the time of it
+        # the lag in s at the latest look, and the time of that look
         self._before: tuple[float, float] | None = None
 
     def heed(self, found: LogRetention) -> LogRetention:
-        """Return what a server keeps with the pipeline's level; report a level that has changed."""
+        """Return `found` with the pipeline's level; report a level that has changed by a warning and a notification."""
         # the log of a new server may span no time yet
         percent, behind_s = found.percent or 0.0, found.behind_s
         if found.lasts_s is None or behind_s is None:
@@ -167,8 +169,10 @@ class LogMargin(LogLevel):
         return replace(found, level=level if self._failure is None else STOPPED)
 
     def _falls_back(self, behind_s: float) -> bool:
-        """Return True if the lag has grown since the last look. It cannot grow faster than time passes: what is more
-        comes of the first batch after a start, and says nothing about the pipeline's rate."""
+        """Return True if the lag has grown since the last look because the pipeline is slow.
+
+        Such a lag cannot grow faster than time passes. If it does, the cause is the first batch after a start.
+        """
         before, now = self._before, self._runtime.monotonic()
         self._before = (behind_s, now)
         return before is not None and 0 <= behind_s - before[0] <= 2 * (now - before[1])
@@ -186,7 +190,7 @@ class LogMargin(LogLevel):
 
 
 def told(found: LogRetention) -> str:
-    """Return a sentence, without a stop, about how far a pipeline is behind a log that is kept for a time."""
+    """Return a sentence, without its full stop, that compares a pipeline's lag with the time that the log is kept."""
     lasts_s, behind_s = found.lasts_s or 0.0, found.behind_s or 0.0
     left_s = lasts_s - behind_s
     left = f"it loses changes in {duration(left_s)} unless it catches up" if left_s > 0 else "changes may be lost"
@@ -197,7 +201,7 @@ def told(found: LogRetention) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in its largest unit that has at least two of it: 90 minutes, 3 days."""
+    """Return a duration in the largest unit of which it has at least two: 90 minutes, 3 days."""
     for unit, name in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
         if seconds >= 2 * unit:
             return f"{seconds / unit:.0f} {name}"

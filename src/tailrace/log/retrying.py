@@ -1,4 +1,4 @@
-"""Retrying: an engine that goes on by itself after its server was unreachable. Planner."""
+"""Retrying: an engine that repeats calls while its server is unreachable. Planner."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class Retrying(LogEngine[O, P, T]):
         self._ends = True
 
     def reading(self) -> ReaderState:
-        found = super().reading()
+        state = super().reading()
         setbacks = {"planning": self._setbacks} if self._setbacks else {}
-        return replace(found, is_connected=found.is_connected and not self._failures, setbacks=setbacks)
+        return replace(state, is_connected=state.is_connected and not self._failures, setbacks=setbacks)
 
     def _until_answered(self, call: Callable[[], Result]) -> Result:
         while True:

@@ -1,4 +1,4 @@
-"""SchemaChanges: how often tables were altered, as their changes in the log show it. Planner."""
+"""SchemaChanges: counts the alterations of tables that show in the table versions of the log's changes. Planner."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tailrace.columns.table import Column, TableId, TableSchema
 class SchemaChanges:
     """The numbers of changes of tables since the start, by table and kind.
 
-    The first version of a table counts nothing: what it was before is not known.
+    The first version of a table that is seen counts as no change, because its predecessor is unknown.
     """
 
     def __init__(self) -> None:
@@ -21,20 +21,20 @@ class SchemaChanges:
         self._end: object = None
 
     def see(self, end: object, tables: Iterable[TableSchema]) -> None:
-        """Count what differs from the last known version of each table to these, which are those of a batch's rows in
-        the order of the log. `end` is the batch's end; a batch that is planned again counts once."""
+        """Count the differences between `tables`, the table versions of a batch in log order, and the versions seen
+        before. `end` is the batch's end; a batch that is planned again counts once."""
         if end == self._end:
             return
         self._end = end
         for table in tables:
             before, self._latest[table.id] = self._latest.get(table.id), table
             for kind in () if before is None else kinds(before, table):
-                own = self._counts.setdefault(str(table.id), {})
-                own[kind] = own.get(kind, 0) + 1
+                counts = self._counts.setdefault(str(table.id), {})
+                counts[kind] = counts.get(kind, 0) + 1
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Return a copy of the numbers. Called by any thread."""
-        return {table: dict(own) for table, own in self._counts.copy().items()}
+        return {table: dict(counts) for table, counts in self._counts.copy().items()}
 
 
 def kinds(before: TableSchema, after: TableSchema) -> list[str]:
@@ -46,7 +46,7 @@ def kinds(before: TableSchema, after: TableSchema) -> list[str]:
     if (before.columns, before.key) == (after.columns, after.key):
         return []
     old, new = _by_identity(before.columns), _by_identity(after.columns)
-    found = ["drop" for one in old if one not in new]
+    found = ["drop" for identity in old if identity not in new]
     for identity, column in new.items():
         was = old.get(identity)
         if was is None:
@@ -62,7 +62,7 @@ def kinds(before: TableSchema, after: TableSchema) -> list[str]:
 
 
 def _by_identity(columns: Iterable[Column]) -> Mapping[int | str, Column]:
-    """Return the columns by what survives a rename; by their names if the database numbers no columns."""
+    """Return the columns by their numbers, which survive a rename; by name if the database does not number columns."""
     return {column.number or column.name: column for column in columns}
 
 
@@ -73,21 +73,21 @@ _FAMILIES = (
     ("nchar", "nvarchar"),
     ("binary", "varbinary"),
 )
-"""Types of which each holds the values of those before it, if it has no length."""
+"""Families of types. A type without a length holds all values of the types before it."""
 
 _SAME = {
     "int2": "smallint", "int4": "int", "integer": "int", "int8": "bigint", "real": "float4", "double": "float8",
     "bpchar": "char",
 }  # fmt: skip
-"""Types of several databases by the name that they have in `_FAMILIES`."""
+"""Other names of types, and their names in `_FAMILIES`."""
 
 _DECIMALS = ("numeric", "decimal")
 
 
 def _direction(before: Column, after: Column) -> str:
     """Return `widen` if `after` is known to hold all values of `before`, `narrow` for the reverse, else `type`."""
-    for kind, one, other in (("widen", before, after), ("narrow", after, before)):
-        if _holds(other, one):
+    for kind, narrow, wide in (("widen", before, after), ("narrow", after, before)):
+        if _holds(wide, narrow):
             return kind
     return "type"
 
@@ -118,7 +118,7 @@ class _Declaration:
 
     @classmethod
     def of(cls, column: Column) -> _Declaration:
-        # a database names a type as it is declared, or has its numbers in the modifier
+        # some databases give a type as it was declared, others give its length or scale in the modifier
         found = _DECLARED.fullmatch(column.type_name.lower())
         if found is None:
             return cls(column.type_name, column.modifier, 0, "")
@@ -127,9 +127,9 @@ class _Declaration:
         if found["length"]:
             length, scale = int(found["length"]), int(found["scale"] or 0)
         elif name in _DECIMALS and length > 0:
-            # precision << 16 | scale, and perhaps a constant that is the same for all
+            # precision << 16 | scale, and with some databases a constant
             length, scale = length >> 16, length & 0xFFFF
-        # the length of an integer is the width of its display
+        # the length of an integer is its display width, which does not limit its values
         return cls(name, -1 if name in _FAMILIES[0] else length, scale, found["attributes"] or "")
 
 

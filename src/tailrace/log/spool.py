@@ -1,4 +1,4 @@
-"""Spool: what the reader has read and Spark has not committed yet, bounded in memory and on disk. Planner."""
+"""Spool: runs that the reader has read and Spark has not committed yet, bounded in memory and on disk. Planner."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tailrace.process.runtime import THREADS, Runtime
 
 # --- temporary files --------------------------------------------------------------------------------------------------
 
-# A file of this size gets no more: it is freed only when all its pieces have been released.
+# A file of this size gets no more pieces: it is freed only when all its pieces have been released.
 FILE_BYTES = 32 << 20
 
 
@@ -138,7 +138,7 @@ def _read(descriptor: int, data: Bytes, start: int) -> None:
 
 # --- the spool --------------------------------------------------------------------------------------------------------
 
-# A run below both limits is joined with the next small one. A stream brings one run per commit, and every step
+# Consecutive runs that together stay below both limits are joined. A stream brings one run per commit, and every step
 # of a batch runs once per run.
 JOINED_BYTES = 256 << 10
 JOINED_ROWS = 1024
@@ -150,7 +150,7 @@ MOST_ROWS = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Held(Generic[P, Taken]):
-    """A run, the size of its raw bytes, and the time, in s since 1970, at which the last of them came.
+    """A run, the size of its raw bytes, and the time, in s since 1970, at which the last of these bytes came.
 
     If the bytes are on disk, at `place`, the run itself has none.
     """
@@ -194,7 +194,7 @@ class Spool(Generic[P, Taken]):
         # the transactions whose ends were put here since the start, and the bytes of the largest one; None: not known
         self.transactions: int | None = None
         self.transaction_bytes: int | None = None
-        # the bytes of the transaction that is not over
+        # bytes, up to now, of the transaction whose end has not come yet
         self._open_bytes = 0
         # when the last run of the batch that was planned last was put here, in s since 1970; None before the first
         self.planned_read_s: float | None = None
@@ -209,7 +209,7 @@ class Spool(Generic[P, Taken]):
 
     @property
     def is_required(self) -> bool:
-        """True if a required batch has not been read to its end."""
+        """True if a batch that `require` has asked for has not been read to its end."""
         required = self._required
         return required is not None and not self.has_reached(required)
 
@@ -342,12 +342,12 @@ class Spool(Generic[P, Taken]):
         cut: bool = False,
         whole: bool = False,
     ) -> P:
-        """Return the end of the next batch after `start`: the last good end within the limits, or a cut after some row.
+        """Return the end of the next batch after `start`, not past `upto`.
 
-        The batch does not pass `upto`. Returns `start` if the available rows have no good end and stay within the
-        limits; with `cut`, the cut after the last of them. A batch has at least one row, whatever the limits, except a
-        batch that only ends a transaction of which every row has been delivered. With `whole` there are no cuts:
-        returns `start` if the limits have no good end within them.
+        That is the last end of a transaction within the limits (`IndexedRun.end`). If there is none and the rows exceed
+        the limits, it is a cut after the last row within them; with `whole` it is `start`. If there is none and the
+        rows stay within the limits, it is `start`; with `cut` it is a cut after the last row. A batch has at least one
+        row, whatever the limits, except a batch that only ends a transaction whose rows have all been delivered.
         """
         with self._changed:
             held = list(self._held)
@@ -355,18 +355,18 @@ class Spool(Generic[P, Taken]):
         # the run and the row after which the batch may be cut
         last: tuple[IndexedRun[P, Taken], int] | None = None
         rows = size = 0
-        for one in held:
-            run = one.run
+        for entry in held:
+            run = entry.run
             first = run.first_after(start)
             limit = len(run) if upto is None else max(first, run.first_after(upto))
             fitting = _fitting(run, first, limit, max_rows - rows, max_bytes - size)
             end = run.end(start, -1 if rows else first, fitting, upto)
             if end is not None:
-                best, self.planned_read_s = end, one.read_s
+                best, self.planned_read_s = end, entry.read_s
             if fitting < limit:
                 if best is not start or whole:
                     return best
-                self.planned_read_s = one.read_s
+                self.planned_read_s = entry.read_s
                 if fitting > first or last is None:
                     last = run, max(fitting - 1, first)
                 return last[0].cut(last[1], start)
@@ -386,10 +386,10 @@ class Spool(Generic[P, Taken]):
         with self._changed:
             held = list(self._held)
         found = []
-        for one in held:
-            first, last = one.run.first_after(start), one.run.first_after(end)
+        for entry in held:
+            first, last = entry.run.first_after(start), entry.run.first_after(end)
             if first < last:
-                found.append(one.loaded(self._spill, first, last).taken(first, last))
+                found.append(entry.loaded(self._spill, first, last).taken(first, last))
         return found
 
     def holds_rows_after(self, position: P) -> bool:
@@ -398,7 +398,7 @@ class Spool(Generic[P, Taken]):
 
 
 def _fitting(run: IndexedRun[P, Taken], first: int, limit: int, max_rows: int, max_bytes: int) -> int:
-    """Return the end of the rows `[first, …)` of the run, at most `limit`, that stay within the limits."""
+    """Return the end of the rows from `first` on, at most `limit`, that stay within `max_rows` and `max_bytes`."""
     last = min(limit, first + max(max_rows, 0))
     if last <= first or run.size(first, last) <= max_bytes:
         return max(last, first)

@@ -25,9 +25,9 @@ class PlannedSnapshot(Protocol):
 
 
 class TableNotifications(PendingNotifications[Table, PlannedSnapshot]):
-    """Pending notifications of one query; a table without rows has no chunks.
+    """Pending notifications of one query. Tables without rows, which have no chunks, are reported too.
 
-    `failing` returns the tables whose conditions fail in the snapshot that begins: they are not read.
+    `failing` returns the tables that the snapshot does not read, because their conditions fail.
     """
 
     def __init__(self, config: Mapping[str, Any], runtime: Runtime, failing: Callable[[], Sequence[Table]]) -> None:
@@ -73,7 +73,7 @@ class TableNotifications(PendingNotifications[Table, PlannedSnapshot]):
             self._reported += 1
 
     def _listed(self, tables: Sequence[Table], asked: bool) -> Sequence[Table]:
-        """Return the tables to name when one has been scanned.
+        """Return the tables that the notification about a scanned table names.
 
         As in Debezium's recordings, an initial snapshot names the signal table too, though it is not read; a snapshot
         that a signal has asked for does not.

@@ -1,4 +1,4 @@
-"""Timing: the pause behind a snapshot, the time between two batches, and which of them end with heartbeats. Planner."""
+"""Timing: the pause after a snapshot, the interval between batches, and the heartbeats at their ends. Planner."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tailrace.process.runtime import Runtime
 
 
 class StreamingDelay:
-    """The clock of one planner; it starts at the first call."""
+    """The pause between a snapshot and the log, `streaming.delay.ms`. It begins at the first call."""
 
     def __init__(self, config: Mapping[str, Any], runtime: Runtime) -> None:
         self._runtime = runtime
@@ -36,7 +36,7 @@ class StreamingDelay:
 
 
 class DispatchInterval:
-    """The clock of one planner. The first batch of the log begins at once, each further batch an interval later."""
+    """The interval between batches, `poll.dispatch.interval.ms`. The first batch of the log begins at once."""
 
     def __init__(self, config: Mapping[str, Any], runtime: Runtime) -> None:
         self._runtime = runtime
@@ -54,7 +54,7 @@ class DispatchInterval:
         return left <= most
 
     def begun(self, *, is_cut: bool) -> None:
-        """Note that a batch begins. If its limits cut it, the next one may follow at once: its changes are here."""
+        """Note that a batch begins. If its limits cut it, the next batch may follow at once: its changes are here."""
         self._due = 0.0 if is_cut else self._runtime.monotonic() + self.seconds
 
 
@@ -81,7 +81,7 @@ class Heartbeats:
         return max(0.0, self._last + self._interval - self._runtime.monotonic())
 
     def newest(self, previous_ms: int, may_beat: bool) -> int:
-        """Return the time of the newest heartbeat at the end of a batch: `previous_ms`, or a new one if it is due.
+        """Return the time of the newest heartbeat, in ms since 1970: `previous_ms`, or now if a heartbeat is due.
 
         `may_beat` is False for a batch without changes if the query ends at the present: heartbeats alone would never
         let it end.

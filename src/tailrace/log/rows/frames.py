@@ -1,4 +1,4 @@
-"""Messages one after another in a buffer: as kernels take them, and copied together. Planner and tasks.
+"""Buffers of consecutive messages: the arrays that kernels take, and copies of selected messages. Planner and tasks.
 
 Message i is `data[offsets[i]:offsets[i + 1]]`. Kernels never raise: they return the row at which they stopped, and
 plain Python says what is wrong there.

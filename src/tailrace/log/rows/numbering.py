@@ -1,7 +1,7 @@
 """Numbering of events within transactions, for `provide.transaction.metadata`. Planner.
 
-Events are counted in log order over all captured tables. So the planner counts them, who sees the whole log, and not
-the tasks: a transaction may be spread over tables, tasks and batches.
+Events are counted in log order over all captured tables. A transaction may be spread over tables, tasks and batches,
+so the planner counts its events: only the planner sees the whole log.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tailrace.columns.reduction import running
 from tailrace.columns.table import TableSchema
 from tailrace.events.control_records import in_java_order
 
-# The name under which rows without a table are counted, which is no table's.
+# Name under which rows without a table are counted. No table has it.
 _OTHERS = ""
 
 
@@ -24,8 +24,9 @@ _OTHERS = ""
 class NumberedRows:
     """The numbers of the events of a run.
 
-    `total` is the number of each row's first event in its transaction, `table` that in its table. `counts` are those
-    of the transactions that end in the run, by their place; `still_open` those by table of the one that is open.
+    `total` is the number of each row's first event in its transaction, `table` its number in the transaction among
+    events of the same table. `counts` has the number of events of each transaction that ends in the run, by the
+    transaction's place. `still_open` has the number of events by table of the transaction that is open at the end.
     """
 
     total: Int64s
@@ -37,9 +38,9 @@ class NumberedRows:
 class Numbering:
     """Numbers the events of runs.
 
-    `versions` is the reader's list, `skipped` the operations that give no events. As in Debezium each message of an
-    application, which is a row without a table, is a collection of its own: it is the first of its collection, and END
-    lists every message, as `message_name` with a number.
+    `versions` is the reader's list of table versions, `skipped` the operations that give no events. A row without a
+    table is a message of an application. As in Debezium each such message is a collection of its own: its number is 1,
+    and END lists every message, as `message_name` with a number.
     """
 
     def __init__(self, versions: Sequence[TableSchema], skipped: frozenset[str], message_name: str = "") -> None:
@@ -91,7 +92,7 @@ class Numbering:
         ends: Sequence[int],
         carried: Mapping[str, int],
     ) -> tuple[dict[int, Counts], dict[str, int]]:
-        """Return the counts of the ended transactions by place, and those of the transaction that is still open."""
+        """Return the counts of the ended transactions by place, and by table the counts of the open transaction."""
         sums: dict[int, dict[str, int]] = {0: dict(carried)}
         keys, first, inverse = np.unique(place * (len(names) + 1) + table, return_index=True, return_inverse=True)
         totals = np.bincount(inverse, weight, len(keys)).astype(np.int64) if len(keys) else np.empty(0, np.int64)

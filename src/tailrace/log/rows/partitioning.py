@@ -3,7 +3,7 @@
 `event.order=topic` keeps all rows of a topic in one task, in log order. `event.order=key` spreads a table over several
 tasks by a hash of its key; each task has all changes of its keys in log order. A table with a key change or a truncate
 in the batch stays whole, because these order rows of different keys against each other. Tables that share a topic share
-its task, or with `key` its tasks. Each row then has its place in the log, by which the task orders the records of
+a task, or with `key` several tasks. Each row then has its place in the log, by which the task orders the records of
 several tables.
 """
 
@@ -83,7 +83,7 @@ def tasks(
     Messages of more than `most` bytes are without their bytes, unless `most` is 0. For a table for which `takes_last`
     returns True, changes may be left out that later changes of the same key make superfluous.
     """
-    # the reader adds to its list meanwhile
+    # a copy, because the reader's thread adds to the list meanwhile
     versions = tuple(versions)
     small = _small_topics(rows, versions, topic, most)
     picked = _by_version(rows, without=frozenset(version for members in small for version in members))
@@ -186,7 +186,7 @@ def _mixed(
 def _by_version(
     rows: Sequence[Rows[RowRun[Own, Trans]]], only: frozenset[int] | None = None, without: frozenset[int] = frozenset()
 ) -> dict[int, list[_Taken[Own, Trans]]]:
-    """Return by table version its rows in each run, in log order.
+    """Return the rows of each table version, by run, in log order.
 
     `only` are the wanted versions; None: all versions but `without`.
     """
@@ -207,7 +207,7 @@ def _by_version(
 def changes_of(
     log: RowLog[Own, Trans], rows: Sequence[Rows[RowRun[Own, Trans]]], versions: Sequence[TableSchema], oid: int
 ) -> list[ChangeBatch]:
-    """Decode the changes of the table `oid` among the rows: the batches of each of its versions, one after another."""
+    """Decode the changes of the table `oid` among the rows. Return batches, one table version after another."""
     picked = _by_version(rows, frozenset(place for place, table in enumerate(versions) if table.oid == oid))
     whole = [_segment(versions[version], parts) for version, parts in picked.items()]
     return [log.decode(piece) for segment in whole for _, piece in segment.pieces(PIECE)]
@@ -285,9 +285,10 @@ def _buckets(
 
 
 def _hashed(log: RowLog[Own, Trans], tables: Sequence[TableSchema]) -> list[str]:
-    """Return the key columns by whose text the rows of `tables` may be spread: equal keys of events have equal texts.
+    """Return the key columns by whose values the rows of `tables` may be spread over tasks.
 
-    Empty if there is no such column, or if the tables' keys differ.
+    These are the columns of which equal keys in events have equal values in the log (see `RowLog.key_kind`). Empty if
+    there is no such column, or if the tables' keys differ.
     """
     (key, *others) = {table.key for table in tables}
     if others:

@@ -1,4 +1,4 @@
-"""Runs of a log as the planner keeps them, and segments of their rows as tasks get them. Planner and tasks."""
+"""RowRun: a run of the log, which the planner keeps. Segment: rows of runs, which tasks get. Planner and tasks."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class RowTransactions(Commits, Protocol):
 
 
 class Arrays:
-    """A base of dataclasses of arrays with an element for each row; None stands for an array that nobody asked for.
+    """Base of dataclasses whose fields are arrays with one element per row; None for an array that is not needed.
 
-    Fields that `WHOLE` names are no such arrays: they belong to all rows.
+    Each field named in `WHOLE` is one value for all rows.
     """
 
     __slots__ = ()
@@ -42,18 +42,18 @@ class Arrays:
 
     def part(self, which: slice | Int64s | Flags) -> Self:
         """Return some of the rows."""
-        found: dict[str, Any] = {}
-        for one in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, one.name)
-            found[one.name] = value if value is None or one.name in self.WHOLE else value[which]
-        return type(self)(**found)
+        values: dict[str, Any] = {}
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            values[field.name] = value if value is None or field.name in self.WHOLE else value[which]
+        return type(self)(**values)
 
 
 @dataclass(slots=True, kw_only=True)
 class ByRow(Arrays):
-    """Arrays that a log has of its rows. A database adds its own: positions, and what a row's bytes do not say.
+    """Arrays with one element per row of a log. A database adds its own: positions, and facts that the bytes lack.
 
-    `transaction` is an index into the transactions, which ascends, `ordinal` the row's place in its transaction.
+    `transaction` is an index into the transactions and ascends; `ordinal` is the row's place in its transaction.
     `total_order` and `table_order` are as in ChangeBatch.
     """
 
@@ -64,14 +64,14 @@ class ByRow(Arrays):
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Return the rows of the parts, one after another; of an array that one of them does not have, None."""
+        """Return the rows of the parts, one after another. An array that a part lacks is None in the result."""
         if len(parts) == 1:
             return parts[0]
-        found: dict[str, Any] = {}
-        for one in fields(cls):
-            arrays = [getattr(part, one.name) for part in parts]
-            found[one.name] = None if any(array is None for array in arrays) else np.concatenate(arrays)
-        return cls(**found)
+        values: dict[str, Any] = {}
+        for field in fields(cls):
+            arrays = [getattr(part, field.name) for part in parts]
+            values[field.name] = None if any(array is None for array in arrays) else np.concatenate(arrays)
+        return cls(**values)
 
 
 Own = TypeVar("Own", bound=ByRow)
@@ -84,10 +84,10 @@ class RowRun(Generic[Own, Trans]):
 
     Row i is message `rows[i]`, that is `data[offsets[rows[i]]:offsets[rows[i] + 1]]`; `rows` ascends. A message that
     concerns several tables is a row for each of them. `op[i]` is the operation (c, u, d or t), `version[i]` the number
-    of its table version. A negative version is a connector's own kind of row, which belongs to no table; `op` may say
-    more. With transaction metadata `counts` are the transactions that end in the run, by their place in
-    `transactions`; `end_rows` is the number of rows up to each end. A connector adds where the transactions end, and
-    the algebra of its positions.
+    of its table version. A negative version marks a connector's own kind of row, which belongs to no table; its `op`
+    may tell more. With transaction metadata, `counts` has the number of events of each transaction that ends in the
+    run, by its place in `transactions`. `end_rows` is the number of rows up to each end of a transaction. A connector
+    adds the positions of these ends, and the comparison of positions.
     """
 
     data: Bytes
@@ -137,7 +137,7 @@ class RowRun(Generic[Own, Trans]):
         return replace(self, data=data, offsets=offsets, rows=np.arange(len(self.rows), dtype=np.int64))
 
     def followed(self, other: Self) -> Self:
-        """Return the run with the messages and rows of the run `other` behind its own; the rest is as in this one."""
+        """Return this run followed by the messages and rows of `other`. A connector's own fields stay as they are."""
         messages, transactions = len(self.offsets) - 1, len(self.transactions)
         parts = [run.data[run.offsets[0] : run.offsets[-1]] for run in (self, other)]
         starts = self.offsets - self.offsets[0], other.offsets[1:] - other.offsets[0] + parts[0].nbytes

@@ -1,4 +1,4 @@
-"""Records of many small tables, decoded and converted together: of the log, and of a snapshot. Worker.
+"""Decodes and converts the rows of many small tables together, for the log and for snapshots. Worker.
 
 Each table costs some milliseconds, however few changes it has. So the messages of tables with few changes are decoded
 as messages of one table, whose columns are the places of a pool (see `events.record_assembly.ColumnPool`). A value is
@@ -95,14 +95,14 @@ def records_of_reads(
 
 
 def _is_small_read(batch: ChangeBatch, settings: EventSettings) -> bool:
-    """Return True for a few rows of a snapshot that have no more than `_joined` joins."""
+    """Return True if the batch is small and `_joined` can join it: a snapshot's rows, without other arrays."""
     after = batch.after
     if settings.typed is not None or settings.blocks or batch.marker is None or len(batch.transactions) != 1:
         return False
     if after is None or after.present is not None or any(flags is not None for flags in after.unavailable):
         return False
     others = batch.before, batch.total_order, batch.table_order, batch.command, batch.reselected
-    if any(one is not None for one in others):
+    if any(array is not None for array in others):
         return False
     size = sum(column.get_total_buffer_size() for column in after.columns)
     most = min(SMALL_TABLE_BYTES, settings.most_change_bytes or SMALL_TABLE_BYTES)
@@ -132,7 +132,7 @@ def _reads_together(
 
 
 def _joined(batches: Sequence[ChangeBatch], tables: Sequence[PooledTable], width: int) -> ChangeBatch | None:
-    """Return the rows of all batches with their columns at the pool's `width` places; None if types differ there."""
+    """Return the rows of all batches, with columns at the pool's `width` places; None if types differ at a place."""
     starts = np.cumsum([0, *map(len, batches)])
     parts: dict[int, list[tuple[int, pa.Array]]] = {}
     for number, (batch, table) in enumerate(zip(batches, tables, strict=True)):
