@@ -25,9 +25,9 @@ class Channel(Protocol):
     name: str
 
     def poll(self, position: int | None) -> Polled:
-        """Return what has come since `position`, in order; empty if there is nothing new.
+        """Return the signals after `position`, in order, each with the position after it; empty if there are none.
 
-        The same position gives the same result again. `position` None: the channel has never been read, and the result
+        The same position gives the same signals again. `position` None: the channel has never been read, and the result
         says where it begins. Raises ConfigError for a channel that can never work.
         """
         ...
@@ -113,7 +113,8 @@ class Channels:
     def poll(self, positions: Mapping[str, int]) -> tuple[list[Signal], dict[str, int]]:
         """Return the signals since `positions` (by the channels' names), and the positions after them.
 
-        Returns nothing new before the interval has passed. A signal comes again until its position is in an offset.
+        Returns no signals before the interval has passed. A signal is returned again until its position is in an
+        offset.
         """
         reached = dict(positions)
         now = self._clock()

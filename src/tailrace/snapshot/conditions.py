@@ -1,8 +1,8 @@
 """Conditions of signals: SQL written by anyone who may send signals, executed with the connector's rights.
 
-Some servers refuse a second statement by themselves, and some conditions are not SQL. Other databases' drivers send any
-text. For these the text is checked first: it must stay within the parentheses around it, where the grammar allows only
-expressions and selects.
+Some servers refuse a second statement by themselves, and some conditions are not SQL. For other databases, whose
+drivers send any text, the condition is checked first. It must stay within the parentheses that are put around it, where
+the grammar allows only expressions and selects.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NOT_READING = frozenset(
      "insert", "into", "kill", "merge", "opendatasource", "openquery", "openrowset", "restore", "revert", "revoke",
      "shutdown", "truncate", "update", "waitfor")
 )  # fmt: skip
-# Some programs take these for the end of a line, and so of a comment.
+# Some servers may take these characters for the end of a line, and so of a comment.
 _LINE_ENDS = re.compile("\r(?!\n)|[\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 

@@ -61,9 +61,9 @@ class PausedTable:
     cursor: Cursor
 
     def to_json(self) -> list[Any]:
-        one, cursor = self.collection, self.cursor
+        cursor = self.cursor
         last, maximum = (None if key is None else list(key) for key in (cursor.last, cursor.maximum))
-        return [one.to_json(), last, maximum, cursor.rows]
+        return [self.collection.to_json(), last, maximum, cursor.rows]
 
     @classmethod
     def from_json(cls, fields: Sequence[Any]) -> PausedTable:
@@ -74,7 +74,10 @@ class PausedTable:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """A message to the user: `type` of the aggregate, with `data` as text (Debezium's "Notifications")."""
+    """A message to the user about an `aggregate`, such as a snapshot: its `type`, and `data` as text.
+
+    See "Notifications" in Debezium's documentation.
+    """
 
     id: str
     aggregate: str
@@ -89,7 +92,7 @@ INCREMENTAL, INITIAL = "Incremental Snapshot", "Initial Snapshot"
 class IncrementalSnapshot:
     """A snapshot started by the signal `id`: `collections` are still to be read, the first one from `cursor` on.
 
-    `begun` are later ones that were read in part before a user paused them.
+    `begun` are other tables among them that were read in part before a user paused them.
     """
 
     id: str
@@ -107,15 +110,14 @@ class IncrementalSnapshot:
         return replace(self, id=signal, collections=self.collections + tuple(collections))
 
     def without(self, entries: Sequence[str]) -> IncrementalSnapshot | None:
-        """Return the snapshot without the tables that `entries` name, or without any if there are no entries; None if
-        empty."""
+        """Return the snapshot without the tables that `entries` name; None if no table is left, or without entries."""
         names = [(one.schema, one.table) for one in self.collections]
         finder = Finder(names)
         gone = {name for entry in entries for name in finder.named(entry)} if entries else set(names)
         return self.leaving(gone)
 
     def leaving(self, tables: set[tuple[str, str]]) -> IncrementalSnapshot | None:
-        """Return the snapshot without `tables`, (schema, table); None if empty."""
+        """Return the snapshot without `tables`, (schema, table); None if no table is left."""
         left = tuple(one for one in self.collections if (one.schema, one.table) not in tables)
         begun = tuple(one for one in self.begun if (one.collection.schema, one.collection.table) not in tables)
         kept = replace(self, begun=begun)
@@ -130,7 +132,7 @@ class IncrementalSnapshot:
 
     @classmethod
     def of_held(cls, signal: str, tables: Sequence[PausedTable]) -> IncrementalSnapshot:
-        """Return the snapshot `signal` of paused tables."""
+        """Return a snapshot with the id `signal` that goes on with paused tables."""
         first, *others = tables
         return cls(signal, (first.collection,), first.cursor).resumed(others)
 
@@ -147,7 +149,8 @@ class IncrementalSnapshot:
         return found
 
     def _beginning(self, left: tuple[Collection, ...]) -> IncrementalSnapshot | None:
-        """Return the snapshot of the tables `left`, of which the first is begun, or goes on; None if there is none."""
+        """Return the snapshot of the tables `left`, at the place where the first one was paused or else at its
+        beginning; None if no table is left."""
         if not left:
             return None
         place = next((one for one in self.begun if one.collection == left[0]), PausedTable(left[0], Cursor()))

@@ -147,7 +147,7 @@ class KafkaChannel:
             return None
 
     def _warn(self, error: KafkaError) -> None:
-        """Warn once about the reason why no signals come, and leave the brokers alone for a while."""
+        """Warn once about the reason why no signals come, and send no requests for _RETRY_S."""
         self._again = time.monotonic() + _RETRY_S
         if self._consumer is not None:
             # An error on the client's own threads shows in the next call; any record that it returns is requested

@@ -1,4 +1,4 @@
-"""SnapshotMode: the meaning of `snapshot.mode` and its switches, in three answers. No I/O."""
+"""SnapshotMode: the effects of `snapshot.mode` and its switches. No I/O."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SWITCH = "snapshot.mode.configuration.based."
 class SnapshotMode:
     """A snapshot mode: when a snapshot is taken, and whether the log is read.
 
-    `reads`: a snapshot is taken never, `once` for a query without position, or at `each start` that does not resume an
-    unfinished one. `mends`: one is also taken when the log no longer reaches the position. `streams`: the log is read
-    after it.
+    `reads`: a snapshot is taken `never`, `once` for a query without a position, or at `each start` that does not resume
+    an unfinished snapshot. `mends`: a snapshot is also taken when the log no longer reaches the position. `streams`:
+    the log is read after the snapshot.
     """
 
     reads: Literal["never", "once", "each start"]
@@ -29,20 +29,20 @@ _MODES = {
     "always": SnapshotMode("each start"),
     "no_data": SnapshotMode("never"),
     "when_needed": SnapshotMode("once", mends=True),
-    # definitions of tables are read anew, and no rows
+    # the definitions of tables are read again, but no rows
     "recovery": SnapshotMode("never"),
 }
 
 
 def snapshot_mode(config: Mapping[str, Any]) -> SnapshotMode:
-    """Return the mode of a configuration, in which `parse` has replaced older words."""
+    """Return the mode of a parsed configuration, in which older names of modes have been replaced."""
     name = config["snapshot.mode"]
-    found = _MODES[name] if name != "configuration_based" else _chosen(config)
-    # one connector has the option
+    mode = _MODES[name] if name != "configuration_based" else _chosen(config)
+    # not every connector has the option
     response = config.get("on.data.loss")
     if response == "stop":
-        return replace(found, mends=False)
-    return replace(found, mends=True) if found.streams and response == "resnapshot" else found
+        return replace(mode, mends=False)
+    return replace(mode, mends=True) if mode.streams and response == "resnapshot" else mode
 
 
 def _chosen(config: Mapping[str, Any]) -> SnapshotMode:

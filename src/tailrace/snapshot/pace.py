@@ -1,4 +1,4 @@
-"""Pace: how many chunks the windows of an incremental snapshot read, so that the stream stays near its pace."""
+"""Pace: the number of chunks in each window of an incremental snapshot, so that the stream is hardly delayed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ WINDOW_ROWS = 8192
 # The longest interval that windows fill, in s, and the part of `poll.dispatch.interval.ms` for a batch with a window.
 LONGEST = 10.0
 FILL = 0.9
-# A window has at most this multiple of the chunks of the previous window, or one more: without an interval, and with
-# one.
+# The most chunks of a window, as a multiple of those of the previous window: without an interval, and with an interval.
+# One chunk more is always allowed.
 GROWTH, FAST = 1.25, 2.5
-# Number of successive calls at the ticks of a clock that show a trigger, and how late each may be, in s.
+# Number of successive calls at equal intervals that show a trigger, and how late each may be, in s.
 TICKS = 12
 LATE = 0.015
 # Triggers are multiples of this, in ms.
@@ -23,9 +23,10 @@ STEP = 50
 
 
 class ReadingPace:
-    """Pace of chunks that the planner reads: `fixed`, or with 0 from `first` on as many as it reads in time.
+    """Pace of chunks that the planner reads: `fixed` chunks per window, or with 0 a number that begins with `first`.
 
-    They double, up to `most`, after a window of less than `fast` seconds, and halve after one of more than `slow`.
+    The number doubles, up to `most`, after a window of less than `fast` seconds. It halves after a window of more than
+    `slow` seconds.
     """
 
     waits = True
@@ -39,32 +40,32 @@ class ReadingPace:
         return self._fixed or self._chunks
 
     def read(self, seconds: float) -> None:
-        """Note that a window was opened and its chunks were read in so many seconds."""
+        """Note that a window was opened and its chunks were read in `seconds`."""
         if seconds < self._fast:
             self._chunks = min(self._chunks * 2, self._most)
         elif seconds > self._slow:
             self._chunks = max(self._chunks // 2, 1)
 
     def planned(self, chunks: int) -> None:
-        """Ignore that a batch is given to Spark."""
+        """Do nothing: the planning of a batch does not change this pace."""
 
     def returned(self) -> None:
-        """Ignore that Spark asks for the next batch."""
+        """Do nothing: Spark's call for the next batch does not change this pace."""
 
 
 class BatchPace:
-    """Pace of chunks that tasks read: `fixed`, or with 0 as many as the stream can wait for.
+    """Pace of chunks that tasks read: `fixed` chunks per window, or with 0 as many as the stream can wait for.
 
     The stream waits for the rows of its batch, so a snapshot costs latency. In a query without pauses, windows double
-    the time of a batch, or take WINDOW_PACE. A batch's time runs from its plan to the call for the next one; what
-    exceeds the time of a batch without a window is due to the chunks.
+    the time of a batch, or take WINDOW_PACE. A batch's time runs from its plan to the call for the next batch. Time
+    beyond that of a batch without a window is attributed to the chunks.
 
     If changes gather between two batches for an interval, `poll.dispatch.interval.ms` or Spark's trigger, they wait
     anyway: windows may take that time, up to LONGEST. With the option (`gathering`, in s) windows follow each other at
-    once and take FILL of it; with a trigger, they end at its next tick.
+    once and take the part FILL of it. With a trigger, they end at its next tick.
 
-    A window has at least WINDOW_ROWS for each of `parallelism` tasks: fewer would cost as much. The first window of a
-    snapshot has this minimum; with an interval, half of what fitted before.
+    A window has at least WINDOW_ROWS for each of `parallelism` tasks, because fewer rows would take as long. The first
+    window of a snapshot has this minimum; with an interval, half of the chunks that fitted in the last snapshot.
     """
 
     def __init__(self, fixed: int, parallelism: int, chunk_size: int, gathering: float) -> None:
@@ -82,7 +83,7 @@ class BatchPace:
         self._calls: deque[float] = deque(maxlen=TICKS)
         # the trigger's interval in s; 0 without one
         self._interval = 0.0
-        # the chunks that fit in it, once a window was too large; and those that fitted in the last snapshot
+        # the chunks that fit in the interval, known once a window was too large; and those of the last snapshot
         self._fitting: float | None = None
         self._fitted: float | None = None
 
@@ -97,10 +98,10 @@ class BatchPace:
         return self._fixed or int(self._chunks)
 
     def read(self, seconds: float) -> None:
-        """Ignore that a window was opened."""
+        """Do nothing: the opening of a window does not change this pace."""
 
     def planned(self, chunks: int) -> None:
-        """Note that a batch is given to Spark, with a window of so many chunks; 0: without one."""
+        """Note that a batch is given to Spark, with a window of `chunks` chunks; 0 for a batch without a window."""
         self._planned, self._reads = time.monotonic(), chunks
         if not chunks:
             self._fitted, self._fitting = self._fitting or self._fitted, None
@@ -135,9 +136,9 @@ class BatchPace:
         self._chunks = min(max(self._chunks, self._least), self._most)
 
     def _fit(self, took: float) -> None:
-        """Set the next window's chunks after one that `took` so long; it has time until the trigger's next tick.
+        """Set the number of chunks of the next window, which has time until the trigger's next tick.
 
-        `took` does not say how much time is left, only whether the window took too long.
+        `took` is the time of the last window, in s. It tells whether that was too long, not how much time was left.
         """
         is_rare = self._interval > LONGEST
         most = self._least * LONGEST / WINDOW_PACE if is_rare else self._most

@@ -100,11 +100,10 @@ class SnapshotPlan:
         return found
 
     def reached(self, first: int, count: int) -> int:
-        """Return the number of the chunk after a batch that begins with `first` and has `count` chunks, or more small
-        ones.
+        """Return the number of the chunk after a batch that begins with `first` and has `count` chunks.
 
-        Together they have at most as many pages as `count` chunks of `chunk_pages`. The fixed cost of a small chunk is
-        less than its share of the cost of a batch.
+        If chunks are small, the batch has more of them: together at most as many pages as `count` chunks of
+        `chunk_pages`. The fixed cost of a small chunk is less than its share of the cost of a batch.
         """
         found = self.chunks(first, min(first + count * _MOST_SMALL, len(self)))
         pages, most = 0, count * self.chunk_pages
@@ -129,7 +128,7 @@ class SnapshotPlan:
 
 
 def markers(chunk: Chunk, rows: int, opened: bool, closes: bool) -> list[tuple[int, Marker]]:
-    """Return the rows of a piece of `chunk` that are not plainly `true`, as `(row, marker)`.
+    """Return the rows of a piece of `chunk` whose marker is not the usual `true`, as `(row, marker)`.
 
     The piece has `rows` rows; `opened`: its first row is the chunk's first; `closes`: its last row is the chunk's last.
     A row that is both first and last of its table is marked as last; the single row of the first table is `first`.

@@ -14,7 +14,7 @@ class Progress:
     """The part of an offset for signals and incremental snapshots.
 
     - `state`: the running snapshot.
-    - `before`: its state before the batch's window; None if the batch has none.
+    - `before`: its state before the batch's window; None if the batch has no window.
     - `blocking`: the tables that a blocking snapshot reads next; `reading`: those that it reads now.
     - `notifications`: those of the batch, each with its time in ms.
     - `positions`: the position up to which each channel outside the log has been read.
@@ -92,9 +92,9 @@ NO_PROGRESS = Progress()
 
 
 def read_through(before: Progress, now: Progress) -> set[str]:
-    """Return the tables of which snapshots have read all rows, known in the batch after the progress `before`.
+    """Return the tables whose rows snapshots have read completely, up to the batch that ends with `before`.
 
-    That batch's own windows do not count: they may still be read again.
+    `now` is the progress at the end of the next batch. Its window does not count: it may still be read again.
     """
     read = {*before.done, *(str(one) for one in before.reading if one.filter is None)}
     going = [one for state in (now.before, now.state) if state is not None for one in state.collections]

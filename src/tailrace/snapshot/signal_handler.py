@@ -1,4 +1,4 @@
-"""Obedience: applies signals to the progress of a query. Planner; no I/O of its own."""
+"""SignalHandler: applies signals to the progress of a query. Planner; no I/O of its own."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ log = logging.getLogger("tailrace")
 
 
 MOST_WAITING = 100_000
-"""The most tables that wait to be read: they are in every offset."""
+"""The most tables that may wait to be read. They are in every offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveTables:
-    """The parts of a connector that add tables to a running query, whose `config` has the lists.
+    """Functions of a connector that add tables to a running query. `config` has the lists of tables.
 
     `every` returns the tables of the database, in the order of their names. `prepared` makes the database ready for
-    further tables, and returns the reason for each that cannot be captured. `unread` returns captured tables of whose
-    rows the log lacks some, each with the kind of notification about it.
+    further tables, and returns the reason for each table that cannot be captured. `unread` returns the captured tables
+    for which the log lacks rows, each with the type of the notification about it.
     """
 
     config: Config
@@ -65,10 +65,11 @@ class LiveTables:
 class SignalHandler:
     """Handles signals. `captured` lists the tables that may be read, in the order of their names.
 
-    Without `live` no table can be added or removed.
     `refuses` returns the reason to refuse a condition (see `conditions.refusal`). `local` converts a table name in a
-    signal to the form of `captured`. A signal that cannot be handled for any reason is reported, without its data, and
-    ignored: it stays in the log, and would end the query again at each of its starts.
+    signal to the form of `captured`. Without `live` no table can be added or removed.
+
+    A signal that cannot be handled for any reason is reported, without its data, and ignored: it stays in the log, and
+    would otherwise end the query at every start.
     """
 
     def __init__(
@@ -302,7 +303,7 @@ class SignalHandler:
     def read_unread(
         self, tables: Several[tuple[tuple[str, str], str]], progress: Progress, before: IncrementalSnapshot | None
     ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
-        """Begin to read tables of whose rows the log lacks some; see LiveTables.unread."""
+        """Begin to read the rows of `tables`, which `LiveTables.unread` has returned."""
         notes: list[Notification] = []
         for kind in dict.fromkeys(kind for _, kind in tables):
             named = [table for table, of in tables if of == kind]
@@ -355,7 +356,7 @@ class SignalHandler:
     ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
         """Begin a snapshot of further tables, or add them to the running one."""
         if before is not None:
-            # if the window is read again, what was requested since still has to be read
+            # if the window is read again, tables that were requested since must still be read
             before = before.added(signal, collections)
         if progress.state is not None:
             return replace(progress, state=progress.state.added(signal, collections)), before, []
@@ -365,7 +366,7 @@ class SignalHandler:
 
 
 DISCOVERED, GAP = "DISCOVERED", "GAP"
-"""Kinds of notifications about tables of whose rows the log lacks some: they are new, or changes of them are lost."""
+"""Types of the notifications about tables for which the log lacks rows: they are new, or their changes are lost."""
 
 _UNREAD = {DISCOVERED: "new tables", GAP: "the log lacks changes of tables"}
 

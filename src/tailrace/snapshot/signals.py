@@ -20,7 +20,7 @@ TYPES = (
     "pause-tables", "resume-tables",
 )  # fmt: skip
 _REFUSED = {
-    "set-binlog-position": "what lies between the two positions would be missing or come twice without a word; start "
+    "set-binlog-position": "changes between the two positions would be lost, or come twice, without notice; start "
     "with another checkpoint, by a snapshot or with snapshot.mode=no_data",
 }
 """Signals of Debezium that are refused, each with the reason and the remedy."""
@@ -86,7 +86,7 @@ class LogMessage:
 
 @dataclass(frozen=True, slots=True)
 class AddTables:
-    """Capture the tables that `collections` name, and read the rows that they have."""
+    """Capture the tables that `collections` name, and read their existing rows."""
 
     id: str
     collections: tuple[str, ...]
@@ -94,7 +94,7 @@ class AddTables:
 
 @dataclass(frozen=True, slots=True)
 class RemoveTables:
-    """Capture the tables that `collections` name no more."""
+    """Stop capturing the tables that `collections` name."""
 
     id: str
     collections: tuple[str, ...]
@@ -102,7 +102,7 @@ class RemoveTables:
 
 @dataclass(frozen=True, slots=True)
 class PauseTables:
-    """Read no further rows of the tables that `collections` name, which a snapshot reads; their changes go on."""
+    """Pause the reading of the tables that `collections` name in an incremental snapshot. Their changes are delivered."""
 
     id: str
     collections: tuple[str, ...]
@@ -110,7 +110,7 @@ class PauseTables:
 
 @dataclass(frozen=True, slots=True)
 class ResumeTables:
-    """Read on the paused tables that `collections` name."""
+    """Resume the reading of the paused tables that `collections` name."""
 
     id: str
     collections: tuple[str, ...]

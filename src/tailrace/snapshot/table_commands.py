@@ -17,10 +17,10 @@ Table = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class TableCommands:
-    """The tables for which the lists of the file do not count, as the checkpoint has them.
+    """The tables for which commands override the lists of the configuration. The checkpoint stores them.
 
-    `added` are captured and `removed` are not, whatever the lists say. `lists` is the fingerprint of the lists over
-    which the commands were given.
+    `added` are captured and `removed` are not, whatever the lists say. `lists` is the fingerprint of the lists that
+    were valid when the commands were given.
     """
 
     added: tuple[Table, ...] = ()
@@ -28,12 +28,12 @@ class TableCommands:
     lists: str = ""
 
     def adding(self, tables: Collection[Table], config: Mapping[str, Any]) -> TableCommands:
-        """Return the commands after `tables` were added; none is captured now."""
+        """Return the commands after `tables` were added, of which none was captured before."""
         added = {*self.added, *(table for table in tables if table not in self.removed)}
         return TableCommands(tuple(sorted(added)), _without(self.removed, tables), fingerprint(config))
 
     def removing(self, tables: Collection[Table], config: Mapping[str, Any]) -> TableCommands:
-        """Return the commands after `tables` were removed; all are captured now."""
+        """Return the commands after `tables` were removed, all of which were captured before."""
         removed = {*self.removed, *(table for table in tables if table not in self.added)}
         return TableCommands(_without(self.added, tables), tuple(sorted(removed)), fingerprint(config))
 
@@ -51,15 +51,15 @@ NO_COMMANDS = TableCommands()
 
 
 def fingerprint(config: Mapping[str, Any]) -> str:
-    """Return a short text that another form of the lists does not have."""
+    """Return a hash of the lists of tables, which tells whether they were edited."""
     return hashlib.sha256(repr([config[name] for name in LISTS]).encode()).hexdigest()[:16]
 
 
 def settled(commands: TableCommands, config: Config) -> TableCommands:
-    """Return the commands that hold over the lists of `config`: those that say what the lists say are dropped.
+    """Return the commands without those that agree with the lists of `config`.
 
-    Raises ConfigError if the lists were edited since, and contradict the commands, unless `table.commands` says which
-    of the two holds.
+    Raises ConfigError if the lists were edited since the commands were given and contradict them, unless
+    `table.commands` says whether the lists or the commands are valid.
     """
     if commands == NO_COMMANDS or commands.lists == fingerprint(config):
         return commands
@@ -68,10 +68,10 @@ def settled(commands: TableCommands, config: Config) -> TableCommands:
     removed = tuple(table for table in commands.removed if lists.includes(*table))
     chosen = config["table.commands"]
     if (added or removed) and chosen == "fail":
-        told = [f"tailrace tables add has added {_named(added)}, which the lists leave out"] if added else []
-        told += [f"tailrace tables remove has removed {_named(removed)}, which the lists name"] if removed else []
+        conflicts = [f"tailrace tables add has added {_named(added)}, which the lists leave out"] if added else []
+        conflicts += [f"tailrace tables remove has removed {_named(removed)}, which the lists name"] if removed else []
         raise ConfigError(
-            f"The lists were edited, and contradict the checkpoint: {'; '.join(told)}.",
+            f"The lists were edited, and contradict the checkpoint: {'; '.join(conflicts)}.",
             "Correct the lists; or start once with --set debezium.source.table.commands=lists, which drops these "
             "commands, or =commands, which keeps them.",
         )

@@ -18,7 +18,7 @@ def listing(
 ) -> list[tuple[str, str]]:
     """Return each table that the lists or the commands of a checkpoint name, with words for its state.
 
-    `captured` returns the tables of the database that pass a filter; of those that are `late` the log lacks rows.
+    `captured` returns the tables of the database that pass a filter. `late` has tables whose earlier rows are not read.
     """
     added, removed = set(progress.commands.added), set(progress.commands.removed)
     waiting = () if progress.state is None else progress.state.collections

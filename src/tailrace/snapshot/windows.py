@@ -6,9 +6,9 @@ meanwhile is left out: the log wins. So a delivered row shows the state after th
 change of its key is older (Debezium documentation, "Incremental snapshots"; A. Andreakis, I. Papapanagiotou: "DBLog",
 2019).
 
-The progress is part of every offset. The offset of a batch with a window has the snapshot's state before it: a new
-planner cannot know whether the window's rows were delivered or the batch was only replayed, so it reads that window
-again. A replayed batch has its changes and no rows.
+The progress is part of every offset. The offset of a batch with a window also has the snapshot's state before the
+window. A new planner cannot know whether the window's rows were delivered or the batch was only replayed, so it reads
+the window again. A replayed batch has its changes and no rows of a window.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Read_co = TypeVar("Read_co", covariant=True)
 
 
 class WindowVoid(Exception):
-    """The window is void: nothing of it is delivered, and another is opened later. The raiser logs the reason."""
+    """The window is void: none of its rows is delivered, and another window is opened later. The raiser logs why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class Watermark:
 class FoundChunks(Generic[Chunk]):
     """The next chunks of a table, none at its end, and the cursor after them.
 
-    `count` is their number in chunks of the option's size. `estimate` is the approximate number of rows of the table;
-    None if it is unknown. It is noted with the table's first chunks.
+    `count` is their number in chunks of the configured size. `estimate` is the approximate number of rows of the table,
+    given with its first chunks; None if unknown.
     """
 
     chunks: Sequence[Chunk]
@@ -83,11 +83,12 @@ class FoundChunks(Generic[Chunk]):
 
 @dataclass(slots=True)
 class Window(Generic[View, Chunk, Upto]):
-    """A window: the state `before` and `after` it, and what was found in between.
+    """A window: the state of the snapshot `before` and `after` it, and the chunks and notifications in between.
 
-    `at` is the log's position, `view` the view in which the chunks were read, `count` their number in chunks of the
-    option's size, `took` the seconds taken. `closing` is None if no watermarks are written; the log must be read up to
-    `upto`. `number` counts the windows of the query; `end` is the offset of its batch, once that is planned.
+    `at` is the log's position when it was opened, `view` the view in which the chunks were read. `count` is their
+    number in chunks of the configured size, `took` the time taken in s. `closing` is None if no watermarks are written.
+    The log must be read up to `upto`. `number` counts the windows of the query. `end` is the offset of the window's
+    batch, once the batch is planned.
     """
 
     before: IncrementalSnapshot
@@ -132,11 +133,11 @@ class WindowSource(Protocol[At_contra, View, Chunk, Upto, Changes_contra, Read_c
     writes: bool
     """True if watermarks are written."""
     legacy: bool = False
-    """True if they have no data, as in Debezium 1.7."""
+    """True if watermarks have no data, as in Debezium 1.7."""
     needs_watermarks: bool = False
-    """True if no window can be opened without them."""
+    """True if no window can be opened without watermarks."""
     live: LiveTables | None = None
-    """The object that adds tables while the query runs; None if nothing does."""
+    """The functions that add tables while the query runs; None if no table can be added."""
     opens_ahead: bool = False
     """True if the next window is opened while Spark reads the batch of the current one."""
 
@@ -169,16 +170,16 @@ class WindowSource(Protocol[At_contra, View, Chunk, Upto, Changes_contra, Read_c
         ...
 
     def locate(self, at: At_contra, closing: Watermark | None, closed_at: int) -> Upto:
-        """Return where the batch must end: after the chunks and the closing watermark, which is at `closed_at`.
+        """Return the end of the batch, after the chunks and the closing watermark, which is at `closed_at`.
 
-        The log has then been read up to every change that a chunk shows. Raises WindowVoid if a later window will do.
+        By then the log has been read past every change that a chunk shows. Raises WindowVoid if a later window will do.
         """
         ...
 
     def reads(self, window: Window[View, Chunk, Upto], changes: Changes_contra) -> Sequence[Read_co]:
         """Return the window's chunks for tasks, without the rows that the batch's changes supersede.
 
-        Called when the batch's tasks are asked for, again if Spark asks again.
+        Called each time that Spark asks for the tasks of the batch.
         """
         ...
 
@@ -192,7 +193,7 @@ class WindowSource(Protocol[At_contra, View, Chunk, Upto, Changes_contra, Read_c
     def signals(self, changes: Changes_contra) -> list[tuple[Signal, str]]:
         """Return the signals among a batch's changes in log order, each with its position as text.
 
-        Anybody may write to the signal table: what is no signal is left out, and never an error.
+        Anybody may write to the signal table, so rows that are no signals are left out, and never an error.
         """
         ...
 
@@ -226,14 +227,14 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         self._channels = Channels.of(config)
         self._notifications = Notifications(config["topic.prefix"])
         self._helper = runtime.helper("tailrace-window")
-        # the next window, opened while Spark reads the batch of the last one
+        # the next window, opened while Spark reads the batch of the current window
         self._ahead: Future[Window[View, Chunk, Upto] | None] | None = None
         # the window of the batch that is being planned, and that of the last planned batch
         self._next: Window[View, Chunk, Upto] | None = None
         self._open: Window[View, Chunk, Upto] | None = None
-        # the number of windows after the last one whose chunks were handed out
+        # the number of the window after the last one whose chunks were given to tasks
         self._served: int | None = None
-        # about how many rows the tables have that were begun, by name
+        # approximate number of rows of each table that was begun
         self._estimates: dict[str, int | None] = {}
         # tables that lacked rows and were begun by this planner, and those that the last batch has finished
         self._mended: set[tuple[str, str]] = set()
@@ -257,7 +258,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         """Return the progress before the next batch, from the last batch's, without notifications and window."""
         self._pace.returned()
         if self._ahead is not None:
-            # it uses the sessions that are needed from here on
+            # the thread uses the sessions that are needed from here on
             self._helper.wait(self._ahead)
         state = progress.state
         if progress.before is not None:
@@ -289,8 +290,8 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
     def open_ahead(self, end: dict[str, Any], progress: Progress, at: At) -> None:
         """Open the window after that of the batch ending at the offset `end`, while Spark reads the batch.
 
-        It shows everything sent before; all later changes are in the next batch. So it equals the window that would be
-        opened after this batch, but saves its time.
+        The window shows every change sent before; all later changes are in the next batch. So it equals a window that
+        is opened after this batch, but is ready when the next batch is planned.
         """
         state = progress.state
         if not self.opens_ahead or self._pace.waits or self._open is None or self._open.end != end:
@@ -319,13 +320,13 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
             progress = replace(progress, commands=settled(progress.commands, self._source.live.config))
         captured = functools.partial(self._source.captured, changes)
         source = self._source
-        obedience = SignalHandler(captured, self._notifications, source.refuses, source.local, source.live)
+        handler = SignalHandler(captured, self._notifications, source.refuses, source.local, source.live)
         for signal, position in [*arrived, *((signal, signal.id) for signal in received)]:
-            progress, before, reports = obedience.handle(signal, position, progress, before)
+            progress, before, reports = handler.handle(signal, position, progress, before)
             notes += reports
         if self._source.live is not None:
             lacking = self._lacking(self._source.live, progress, before)
-            progress, before, reports = obedience.read_unread(lacking, progress, before)
+            progress, before, reports = handler.read_unread(lacking, progress, before)
             notes += reports
         if progress.state is not None and self._source.needs_watermarks and not self._source.writes:
             log.warning("an incremental snapshot needs a signal table for its watermarks: set signal.data.collection")
@@ -339,7 +340,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
     def _lacking(
         self, live: LiveTables, progress: Progress, before: IncrementalSnapshot | None
     ) -> list[tuple[tuple[str, str], str]]:
-        """Return the tables that must be read because the log lacks rows of them, and that nothing reads yet."""
+        """Return the tables that must be read because the log lacks their rows, and that no snapshot reads yet."""
         found = live.unread()
         self._mended &= {table for table, _ in found}
         if not found:
@@ -362,7 +363,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         self._open, self._next, self._state = self._next, None, self._coming
 
     def reads(self, end: dict[str, Any], changes: Changes) -> Sequence[Read]:
-        """Return the window's reads, for tasks, of the batch that ends at `end` and has these changes.
+        """Return the chunks, for tasks, of the window in the batch that ends at `end` and has these changes.
 
         Empty for a batch that another planner has planned.
         """
@@ -405,7 +406,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
                 with self._source.view(at, low) as view:
                     found = self._next_chunks(view, state, count, waiting)
             except WindowVoid:
-                # close what was opened, for readers of the signal table's changes
+                # write the closing watermark all the same, for other readers of the signal table's changes
                 pass
             closed = self._now()
             closing, high = self._mark(name, WINDOW_CLOSE, openWindowTimestamp=opened, closeWindowTimestamp=closed)
