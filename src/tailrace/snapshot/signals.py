@@ -102,7 +102,7 @@ class RemoveTables:
 
 @dataclass(frozen=True, slots=True)
 class PauseTables:
-    """Pause the reading of the tables that `collections` name in an incremental snapshot. Their changes are delivered."""
+    """Pause the reading of the tables that `collections` name in an incremental snapshot. Their changes go on."""
 
     id: str
     collections: tuple[str, ...]

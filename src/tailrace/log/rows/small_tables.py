@@ -132,7 +132,7 @@ def _reads_together(
 
 
 def _joined(batches: Sequence[ChangeBatch], tables: Sequence[PooledTable], width: int) -> ChangeBatch | None:
-    """Return the rows of all batches, with columns at the pool's `width` places; None if types differ at a place."""
+    """Return the rows of all batches with columns at the pool's `width` places; None if types differ at a place."""
     starts = np.cumsum([0, *map(len, batches)])
     parts: dict[int, list[tuple[int, pa.Array]]] = {}
     for number, (batch, table) in enumerate(zip(batches, tables, strict=True)):
