@@ -1,4 +1,4 @@
-"""Admission: gives each table's schema its key and checks it before events are made. Planner.
+"""Admission: gives each table the key of its events, and checks the table before events are made. Planner.
 
 Names lose characters when they become names of topics, schemas and fields. Two tables that share a topic cause a
 warning. Two columns of a table that share a field are an error, since one would hide the other.
@@ -28,9 +28,9 @@ log = logging.getLogger("tailrace")
 
 
 class Admission:
-    """Knows the names of every table seen so far; called by the planner and by its reader's thread.
+    """Checks tables, each against the names of all tables before. Called by the planner and by its reader's thread.
 
-    A warning is logged once for each pair of names, and kept in `warnings`.
+    Each warning is logged once, and kept in `warnings`.
     """
 
     def __init__(self, settings: EventSettings, form: SourceForm) -> None:
@@ -104,10 +104,10 @@ class Admission:
 def doubts(
     table: TableSchema, settings: EventSettings, form: SourceForm
 ) -> Iterator[tuple[Literal["error", "warning"], str, str]]:
-    """Yield which columns of a keyed table a copy does not show as they are: a level, a sentence, and the remedy.
+    """Yield a level, a sentence and a remedy for each loss of values in a copy of a keyed table.
 
-    Keys that may become one are an error; for typed rows, which may be kept without a key, a warning. Other columns are
-    told if their types, not an option, lose a part of the values.
+    Keys that may become equal are an error; for typed rows, which may be kept without a key, a warning. All other
+    columns whose types lose a part of the values share a warning. Losses that an option asks for are not reported.
     """
     if not settings.copies:
         return
@@ -115,7 +115,7 @@ def doubts(
     # options shape the columns of values, never the key of an event, and a copy has the columns of values
     is_of_values = bool(settings.blocks) or settings.typed is not None
     keyed = columns if is_of_values else form.key(table, settings)
-    for plan in (one for one in keyed if one.source_name in table.key):
+    for plan in (plan for plan in keyed if plan.source_name in table.key):
         column = table.columns[table.index(plan.source_name)]
         why = _merging(plan, column, settings)
         if why:
@@ -139,15 +139,15 @@ def doubts(
 
 _DECIMALS = frozenset(("numeric", "decimal", "dec", "fixed", "number", "money", "smallmoney", "decfloat"))
 _DIGITS = {"timestamp": 6, "time": 6, "datetime2": 7, "datetimeoffset": 7, "timestamp with time zone": 6, "datetime": 0}
-"""The digits of a second's fraction of each type that has a fraction, without a declaration of them."""
+"""Digits of a second's fraction, by type, where the declaration of a column gives no number."""
 _WRITTEN = re.compile(r"([a-z0-9 ]*[a-z0-9])\((\d+)[^)]*\).*")
 """A type with its length in its name."""
 _SAFE_DIGEST = 16
-"""Hexadecimal digits from which on different keys are assumed to have different digests."""
+"""From this number of hexadecimal digits on, different keys are assumed to have different digests."""
 
 
 def _merging(plan: ColumnPlan, column: Column, settings: EventSettings) -> tuple[str, str] | None:
-    """Return how a key column loses the difference between two values, and the remedy; None if it does not."""
+    """Return why two values of a key column may become equal, as the rest of a sentence, and the remedy; or None."""
     if isinstance(plan.shape, Truncation | ByteTruncation | Mask):
         return (
             "is cut or masked",
@@ -171,7 +171,7 @@ _LEAVE_OUT = "Leave the columns out with column.exclude.list, or let a column of
 
 
 def _blurring(plan: ColumnPlan, column: Column, settings: EventSettings) -> tuple[str, str] | None:
-    """Return which part of its values a column's type loses in a copy, and the remedy; None if it keeps them."""
+    """Return what a column's type loses of its values in a copy, as the rest of a sentence, and the remedy; or None."""
     column = _innermost(column)
     kind = _kind(column)
     if kind == "varbit":
@@ -180,7 +180,7 @@ def _blurring(plan: ColumnPlan, column: Column, settings: EventSettings) -> tupl
         return "is a time with a zone, and is shown in UTC", _LEAVE_OUT
     if kind == "interval" and settings.interval_handling_mode == "numeric":
         return "is an interval, of which the microseconds are shown", "Set interval.handling.mode=string."
-    # with fewer digits the option time.precision.mode has cut them
+    # digits up to microseconds are lost by the option time.precision.mode alone
     lost = _lost_digits(plan, column) if _digits_of(column) > _MICRO else None
     return None if lost is None else (lost, _LEAVE_OUT)
 
@@ -199,20 +199,20 @@ def _kind(column: Column) -> str:
 
 
 def _digits_of(column: Column) -> int:
-    """Return the digits of a second's fraction that a column has."""
+    """Return the number of digits of a second's fraction in a column's values."""
     kind = _kind(column)
     if kind not in _DIGITS:
         return 0
     found = _WRITTEN.fullmatch(column.type_name.lower())
     if found:
         return int(found[2])
-    # A type without a number has no digits unless its name says so; neither has one that is called TIME.
+    # Types without an oid have no fraction unless the declaration gives a number; nor has the type TIME.
     is_without = not column.type_oid or column.type_name == "TIME"
     return column.modifier if column.modifier >= 0 else 0 if is_without else _DIGITS[kind]
 
 
 def _lost_digits(plan: ColumnPlan, column: Column) -> str | None:
-    """Return how a column loses digits of a second in a copy; None if it does not."""
+    """Return which digits of a second a column loses in a copy, as the rest of a sentence; None if it loses none."""
     digits, shown = _digits_of(column), _shown_digits(arrow_type_of(plan.schema))
     return f"has {digits} digits of a second, of which {shown} are shown" if digits > shown else None
 

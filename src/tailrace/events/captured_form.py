@@ -1,4 +1,4 @@
-"""Code that the events of all databases with change tables share."""
+"""CapturedForm: the source form of all databases with change tables. Planner, workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tailrace.values.lsns import lsn_text
 
 
 def transactions_of(batch: ChangeBatch) -> CapturedTransactions:
-    """Return the batch's transactions, which have the type for change tables."""
+    """Return the batch's transactions, which are those of change tables."""
     return cast(CapturedTransactions, batch.transactions)
 
 
@@ -106,7 +106,7 @@ class _CapturedBlock:
 
 
 class DescribedTypes(Protocol):
-    """A column's type as the server's JDBC driver reports it. A module may be one."""
+    """A column's type as the server's JDBC driver reports it. A module may implement this."""
 
     def jdbc_type(self, column: Column) -> int:
         """The code of java.sql.Types."""

@@ -1,6 +1,6 @@
 """Column plans: how events show the columns of a table. Planner, workers.
 
-A connector says what its types are; the options about columns cut, mask, hash and name."""
+A connector converts its types. The options about columns then cut, mask or hash values, and add types to schemas."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def binary(settings: EventSettings) -> Conversion:
     mode = settings.binary_handling_mode
     unavailable = None
     if not settings.legacy:
-        # Consumers read hexadecimal digits as text, and so the placeholder is text too.
+        # Consumers read hexadecimal digits as text, so the placeholder is text too.
         as_text = settings.placeholder.decode("utf-8", "replace")
         unavailable = as_text if mode == "hex" else binaries.binary_text(mode)(settings.placeholder)
     return binaries.binary(mode, unavailable)
@@ -88,11 +88,11 @@ def offset_timestamp(digits: int, settings: EventSettings) -> Conversion:
 
 @dataclass(frozen=True, slots=True)
 class Types:
-    """A connector's knowledge of column types.
+    """A connector's functions of column types.
 
-    `conversion` returns how values are shown, None for a type that events leave out. `default` returns the default's
-    JSON form, ABSENT if the schema has none. `optional` returns whether the field may be null. `declared` gives the
-    types that the driver reports.
+    `conversion` returns the conversion of a column's values, None for a type that events leave out. `default` returns
+    the default's JSON form, ABSENT if the schema has none. `optional` returns True if the field may be null. `declared`
+    gives the types as the driver reports them.
     """
 
     conversion: Callable[[Column, EventSettings], Conversion | None]
@@ -104,7 +104,7 @@ class Types:
 def shown_columns(
     table: TableSchema, settings: EventSettings, types: Types
 ) -> tuple[tuple[ColumnPlan, ...], tuple[str, ...]]:
-    """Return the columns of values, in the table's order, and the names of those left out as unknown."""
+    """Return the columns of values, in the table's order, and the names of columns left out for an unknown type."""
     plans: list[ColumnPlan] = []
     unknown: list[str] = []
     for index, column in enumerate(table.columns):
@@ -221,7 +221,7 @@ def _with_shape(plan: ColumnPlan, shape: Shape) -> ColumnPlan:
     if covered is not None:
         null = dumps(covered.decode()).encode()
     elif not plan.schema.optional:
-        # the value for one that the log did not carry is shaped like any other
+        # the value that is shown instead of a missing one is shaped like any other
         null = dumps(_shape_text(shape, json.loads(null))).encode()
     unavailable = null if known.unavailable is None else dumps(_shape_text(shape, known.unavailable)).encode()
     changed = replace(known, plain=convert, family=family)
@@ -248,7 +248,7 @@ def _shape_text(shape: Shape, text: str) -> str:
 
 
 def unmasked(table: TableSchema, settings: EventSettings, form: SourceForm) -> list[str]:
-    """Return the columns that an option masks without effect, since their values are not text: dates, numbers, JSON."""
+    """Return the columns that an option is to mask, but cannot, since their values are not text: dates, numbers, JSON."""
     masks = [
         (column, settings.shaping.treatment(table.id, column.name))
         for column in table.columns

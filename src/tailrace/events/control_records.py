@@ -1,6 +1,6 @@
 """Control records: BEGIN and END of transactions, heartbeats, notifications and logical messages.
 
-They tell of no row, and their values are all known when they are made. Worker."""
+They describe no rows, and all their values are known when their layouts are made. Worker."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _own_bytes(layout: Node | None, form: Format | str, schemas: bool, record: R
 
 
 def _folded(headers: Iterable[Header]) -> tuple[Header, ...]:
-    return tuple(replace(one, node=folded(one.node)) for one in headers)
+    return tuple(replace(header, node=folded(header.node)) for header in headers)
 
 
 def _bytes(layout: Node | None, form: Format | str, schemas: bool, record: RecordLayout) -> object:
@@ -171,7 +171,7 @@ def boundary_key_schema(settings: EventSettings) -> LogicalType:
 
 
 def boundary_value_schema(settings: EventSettings) -> LogicalType:
-    """Return the schema. Since 2, Debezium names the entries of `data_collections` and adds the commit's time."""
+    """Return the schema. Since version 2, Debezium names the entries of `data_collections` and adds the commit's time."""
     entry = struct(Field("data_collection", STRING), Field("event_count", INT64))
     if settings.names_schemas:
         entry = replace(entry, name="event.collection", version=1).with_optional(True)
@@ -219,7 +219,7 @@ def _boundary(boundary: Boundary, settings: EventSettings) -> Single:
 
 
 def numbered_name(xid: int, lsn: int, settings: EventSettings) -> str:
-    """Return the name, in an event's transaction block at `lsn`, of a transaction that the server numbers."""
+    """Return `transaction.id` of an event at `lsn`, in the transaction to which the server gave the number `xid`."""
     return str(xid) if settings.legacy else f"{xid}:{lsn}"
 
 
@@ -330,7 +330,7 @@ def _notification(
 
 
 def write_to_log(notifications: Sequence[tuple[Notification, int]]) -> None:
-    """Write one line each to the log at level INFO, whatever the level of the program's own messages. Planner."""
+    """Write one line for each notification to the log at level INFO, whatever the level of other messages. Planner."""
     notification_log.setLevel(logging.INFO)
     if not notification_log.hasHandlers():
         # without any logging set up, a planner would show warnings only
@@ -353,7 +353,7 @@ def message_key_schema(settings: EventSettings) -> LogicalType:
 
 
 def message_value_schema(settings: EventSettings, form: SourceForm) -> LogicalType:
-    """Return the schema. The content is bytes, or text as `binary.handling.mode` says."""
+    """Return the schema. The content is bytes or text, depending on `binary.handling.mode`."""
     content = (BYTES if settings.binary_handling_mode == "bytes" else STRING).with_optional(True)
     message = struct(_PREFIX_FIELD, Field("content", content))
     return struct(
@@ -376,7 +376,7 @@ def message_rows(
 ) -> pa.RecordBatch:
     """Return one record per message, in order, as rows of `settings.row_schema`; table and schema are null.
 
-    `xmin` is the slot's.
+    `xmin` is the slot's, for the source block.
     """
     schemas = message_key_schema(settings), message_value_schema(settings, form)
     now_ms = time.time_ns() // 1_000_000
@@ -433,7 +433,7 @@ def _source(message: LogicalMessage, settings: EventSettings, xmin: int | None) 
 def _transaction(message: LogicalMessage) -> dict[str, object] | None:
     if message.total_order is None:
         return None
-    # each message is a collection of its own, and so the first of it
+    # each message is a collection of its own, so its number there is 1
     return {
         "id": f"{message.xid}:{message.lsn}",
         "total_order": message.total_order,

@@ -103,7 +103,7 @@ class ColumnShaping:
         return replace(table, key=tuple(dict.fromkeys(names)), own=own)
 
     def read(self, table: TableSchema) -> TableSchema:
-        """Return the table with only the columns that events need: those of values and those of the keys."""
+        """Return the table with only the columns that events need: the columns of values and of keys."""
         keys = {*table.key, *(table.own or ())}
         kept = tuple(c for c in table.columns if c.name in keys or self.shows(table.id, c.name))
         return table if len(kept) == len(table.columns) else replace(table, columns=kept)
@@ -133,7 +133,7 @@ def _found(wanted: Iterable[str], table: TableSchema) -> Iterable[str]:
 
 TASK_ID = "0"
 TODAY = "3"
-"""The event format of today's Debezium. Each connector also has the format of its document."""
+"""The event format of today's Debezium. Each connector may also have one older format."""
 
 _PLACEHOLDER = "__debezium_unavailable_value"
 _CHOICES = {
@@ -182,7 +182,7 @@ class EventSettings:
       with their options;
     - `transforms`: the transforms that the option names, made from their options;
     - `several_databases`, `schema_changes_name_database`, `has_schemas`, `skips_changes`: traits of the connector;
-    - `own`: what the connector's conversions read;
+    - `own`: the connector's own option that its conversions read;
     - `typed`: None if keys and values are bytes;
     - `blocks`: row.blocks, "" for rows of records;
     - `routing`: the tables whose blocks go into another table;
@@ -280,7 +280,7 @@ class EventSettings:
 
     @property
     def legacy(self) -> bool:
-        """True if events have the format of the connector's document instead of today's."""
+        """True if events have the connector's older format instead of today's."""
         return self.event_format != TODAY
 
     @property
@@ -295,7 +295,7 @@ class EventSettings:
 
     @property
     def has_sequence(self) -> bool:
-        """True if source blocks have a field `sequence`: since 1.7 (exactly 1.5, which no document has)."""
+        """True if source blocks have a field `sequence`: since 1.7 (exactly 1.5, which no connector has as a format)."""
         return self.generation >= (1, 7)
 
     @property
@@ -325,7 +325,7 @@ class EventSettings:
 
     @property
     def drops_truncates(self) -> bool:
-        """True if truncates are dropped: `skipped.operations`; in a document's format `truncate.handling.mode` too."""
+        """True if truncates are dropped: `skipped.operations`; in older formats by `truncate.handling.mode` too."""
         if "t" in self.skipped_operations:
             return True
         return self.legacy and self.truncate_handling_mode == "skip"

@@ -106,8 +106,8 @@ def header_column(
     of: npt.NDArray[np.int32],
     block: Callable[[], Block],
 ) -> pa.Array:
-    """Return the headers of the records: record r has those of `kinds[of[r]]`. `block()` returns the block in their
-    encoding."""
+    """Return the headers of the records: record r has those of `kinds[of[r]]`. `block()` returns the block in the
+    encoding of headers."""
     if not kinds:
         return constant_headers((), len(of))
     if all(pairs == kinds[0] for pairs in kinds) and all(_is_constant(value) for _, value in kinds[0]):

@@ -25,9 +25,9 @@ from tailrace.values.conversion import ColumnPlan
 class BlockRecords:
     """The records of the changes `low` to `high` of a batch, which make a block.
 
-    One element per record: `change` is the index of its change in the batch, `transaction` of its transaction, `marker`
-    its marker's code (None if all are FALSE). `index` is that of `tailrace.records.columns.Columns`; a form may fill
-    the row SOURCE, which is the transaction's index otherwise.
+    One element per record: `change` is the index of its change in the batch, `transaction` the index of its
+    transaction, `marker` its marker's code (None if all are FALSE). `index` is that of
+    `tailrace.records.columns.Columns`; a form may fill its row SOURCE, which otherwise has the transaction's index.
     """
 
     low: int
@@ -89,7 +89,7 @@ class ChangePlace:
 
 
 class SourceForm(Protocol):
-    """A connector's own part of events. Every method is pure and runs in planner and workers."""
+    """The parts of events that a connector defines. Every method is pure and runs in planner and workers."""
 
     def __hash__(self) -> int: ...
 
@@ -102,7 +102,7 @@ class SourceForm(Protocol):
         ...
 
     def columns(self, table: TableSchema, settings: EventSettings) -> tuple[tuple[ColumnPlan, ...], tuple[str, ...]]:
-        """Return the columns of values, in the table's order, and the names of those left out as unknown."""
+        """Return the columns of values, in the table's order, and the names of columns left out for an unknown type."""
         ...
 
     def key(self, table: TableSchema, settings: EventSettings) -> tuple[ColumnPlan, ...]:
@@ -114,12 +114,14 @@ class SourceForm(Protocol):
         ...
 
     def late(self, table: TableSchema) -> frozenset[str]:
-        """Return the names of the columns that, if they are new, may not be null in rows older than the column in the
-        log."""
+        """Return the names of the columns that need not be null in rows from before the column appeared in the log.
+
+        Such rows get the column's values without events, for example from a default.
+        """
         ...
 
     def is_text(self, column: Column) -> bool:
-        """Return True if the column has a text type, which masks replace."""
+        """Return True if the column has a text type: masks replace only text."""
         ...
 
     def parts(self, batch: ChangeBatch, settings: EventSettings) -> SourceParts:

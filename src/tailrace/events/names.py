@@ -26,22 +26,22 @@ def topic(settings: EventSettings, table: TableId) -> str:
 
 
 def shared(settings: EventSettings, tables: Iterable[TableId]) -> dict[TableId, str]:
-    """Return a topic for each table; tables whose records may share a topic get the same one.
+    """Return a topic for each table; tables whose records may share a topic get the same topic.
 
-    One task reads them together, to keep their order.
+    One task reads these tables together, to keep the order of their records.
     """
     found = {table: routed(own_topic(settings, table), table, settings.transforms) for table in tables}
     joined = {topic: topic for topics in found.values() for topic in topics}
 
-    def one(topic: str) -> str:
+    def root(topic: str) -> str:
         while joined[topic] != topic:
             topic = joined[topic]
         return topic
 
     for first, *others in found.values():
         for other in others:
-            joined[one(other)] = one(first)
-    return {table: one(topics[0]) for table, topics in found.items()}
+            joined[root(other)] = root(first)
+    return {table: root(topics[0]) for table, topics in found.items()}
 
 
 def by_topic(

@@ -29,7 +29,7 @@ from tailrace.values.conversion import ColumnPlan
 from tailrace.values.decimals import spark_decimal, spark_decimals
 from tailrace.values.infinite import finite
 
-# --- keys that rows take over -----------------------------------------------------------------------------------------
+# --- key reuse --------------------------------------------------------------------------------------------------------
 
 Same = Callable[[Int64s, Int64s], Flags]
 """Returns a mask: True if the row that the first entry puts equals the row that the second entry takes."""
@@ -49,7 +49,7 @@ def standing(scope: Int64s, puts: Flags, takes: Flags, moved: Flags, same: Same)
         first, second = order[:-1], order[1:]
         pairs = np.flatnonzero((scope[first] == scope[second]) & puts[first] & takes[second])
         equal = same(first[pairs], second[pairs])
-        # the row may have had this key before: then nothing has changed; otherwise it has come and gone
+        # a row that came from another key and leaves this key again has no effect: both entries are left out
         nothing = pairs[equal & moved[first[pairs]]]
         other = pairs[~equal]
         if not len(nothing) and not len(other):
@@ -125,7 +125,7 @@ def _target(batch: ChangeBatch, settings: EventSettings, truncated: bool) -> Tab
     found = None if settings.routing is None else settings.routing.target(batch.table.id)
     if found is not None and truncated:
         raise ConversionError(
-            f"{batch.table.id} was truncated, and its rows are in one table with those of others.",
+            f"{batch.table.id} was truncated, and its rows are in one table with the rows of other tables.",
             "Delete the rows instead of truncating, or skip truncates with skipped.operations = t.",
         )
     return found
@@ -150,7 +150,7 @@ def _is_plain(kind: pa.DataType) -> bool:
     """Return True for types whose values have exactly one text."""
     of = (pa.types.is_integer, pa.types.is_decimal, pa.types.is_string, pa.types.is_boolean, pa.types.is_date32,
           pa.types.is_timestamp)  # fmt: skip
-    return any(one(kind) for one in of)
+    return any(is_kind(kind) for is_kind in of)
 
 
 def stored(values: pa.Array) -> pa.Array:
@@ -242,7 +242,7 @@ class _Work:
         )
 
     def _value(self, place: int) -> str | None:
-        """Return the one value that older rows have in a column, for `BlockForm.values`; None if there is none."""
+        """Return the value that all older rows have in a column, for `BlockForm.values`; None if there is none."""
         missing, kind = self.columns[place].missing, self.types[place]
         if missing is None or not _is_plain(kind):
             return None

@@ -67,7 +67,7 @@ class Unconvertible(Exception):
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedChange:
-    """A quarantined change: its table, its place, its ordinal, its commit's time and its marker."""
+    """A quarantined change: its table, place, ordinal and marker, and its commit's time in µs since 1970."""
 
     table: TableId
     place: ChangePlace
@@ -90,7 +90,7 @@ def failing(
 ) -> dict[int, ColumnPlan]:
     """Return the changes of `[low, high)` with a value that cannot be converted, in order, each with its column.
 
-    If the plain conversions find nothing in a single change, it is returned with the column `seen` to fail.
+    If the plain conversions find no such value in a single change, it is returned with the column `seen`.
     """
     found: dict[int, ColumnPlan] = {}
     for plan in plans:
@@ -172,7 +172,7 @@ class DroppedRecords:
         self._found: dict[str, tuple[int, int]] = {}
 
     def take(self, reason: str, change: int, count: int) -> None:
-        """Note that `count` records are dropped for this reason, the first of them of `change`."""
+        """Note that `count` records are dropped for this reason; `change` is the change of the first of them."""
         before, first = self._found.get(reason, (0, change))
         self._found[reason] = before + count, min(first, change)
 

@@ -86,7 +86,7 @@ class PooledTable:
 
 
 class ColumnPool:
-    """The places of the columns of all requested tables. `columns[i]` is how the values at place i are shown.
+    """The places of the columns of all requested tables. `columns[i]` is the plan of the values at place i.
 
     There is one pool per EventSettings. Its places are valid until it is cleared.
     """
@@ -138,13 +138,11 @@ _MAX_OUTPUT = 512 << 20
 def to_rows(batch: ChangeBatch, settings: EventSettings, form: SourceForm) -> Iterator[pa.RecordBatch]:
     """Yield the records of `batch` as batches of `settings.row_schema`, in order, with at most 8,192 records each.
 
-    `form` is the connector's own part of events.
-
     A value that does not fit its type becomes null, with a warning. Under `event.converting.failure.handling.mode=fail`
     its change is quarantined or raises ConversionError, as `event.processing.failure.handling.mode` says. The same
-    happens to a change whose texts, or one of whose records, exceed `event.max.change.bytes`. Raises TransformError if
-    a transform cannot process a record. Under errors.tolerance=all, a record that a transform or a converter cannot
-    process is dropped, and the log counts it.
+    happens to a change if its texts together, or one of its records, exceed `event.max.change.bytes`. Raises
+    TransformError if a transform cannot process a record. Under errors.tolerance=all, a record that a transform or a
+    converter cannot process is dropped, and an error in the log has the number of such records.
     """
     for rows, _ in numbered_rows(batch, settings, form):
         yield rows
@@ -191,7 +189,7 @@ def _numbered_rows(
 def rows_of_tables(
     batch: ChangeBatch, tables: TablePlans, settings: EventSettings, form: SourceForm
 ) -> list[pa.RecordBatch] | None:
-    """Return the records of a batch of several tables, in order; None if one of them cannot become an event.
+    """Return the records of a batch of several tables, in order; None if a change cannot become an event.
 
     The texts of no change may exceed `event.max.change.bytes`. `batch.table` is ignored.
     """
@@ -255,7 +253,7 @@ class _Work:
     def of(
         cls, batch: ChangeBatch, tables: TablePlans, settings: EventSettings, form: SourceForm, has_key: bool | Flags
     ) -> _Work:
-        """Raises RefusedChange, ConversionError."""
+        """Expand the changes of `batch` into records with their layouts. Raises RefusedChange, ConversionError."""
         ordered = batch.total_order is not None and batch.table_order is not None
         dropped = DroppedRecords(batch, form) if settings.tolerant and tables.of is None else None
         drop = None if dropped is None else dropped.take
@@ -266,7 +264,10 @@ class _Work:
         return cls(batch, tables, settings, form, records, BatchColumns(batch, settings, form), ends, dropped)
 
     def block(self, low: int, high: int, record: int | None = None, drop: Drop | None = None) -> RecordChunk:
-        """Return the records of the changes `[low, high)`, or one of them. Raises RefusedChange, ConversionError."""
+        """Return the records of the changes `[low, high)`, or only the record `record`.
+
+        Raises RefusedChange, ConversionError.
+        """
         first, last = (int(self.ends[low]), int(self.ends[high])) if record is None else (record, record + 1)
         records = self.records.part(first, last)
         return RecordChunk(self.columns, self.tables, records, (low, high), time.time_ns(), self.lost).told_apart(drop)
@@ -278,7 +279,7 @@ class _Work:
         RefusedChange, ConversionError.
         """
         dropped: list[tuple[str, int, int]] = []
-        block = self.block(low, high, record, None if self.dropped is None else lambda *one: dropped.append(one))
+        block = self.block(low, high, record, None if self.dropped is None else lambda *given: dropped.append(given))
         try:
             rows = block.rows()
         except RefusedRecord as fault:
@@ -287,13 +288,13 @@ class _Work:
         if large:
             return rows, block.change, large
         tell_left_out(block.left_out, self.batch.warnings)
-        for one in dropped:
+        for reason, change, count in dropped:
             assert self.dropped is not None
-            self.dropped.take(*one)
+            self.dropped.take(reason, change, count)
         return rows, block.change, []
 
     def lost(self, plan: ColumnPlan, count: int) -> None:
-        """See records.columns.Columns. Raises Unconvertible if a change has to be quarantined."""
+        """Handle `count` values that do not fit the column's type. Raises Unconvertible to have changes quarantined."""
         mode = self.settings.converting_failure_mode
         if mode == "fail" or self.tables.of is not None:
             raise Unconvertible(plan)
@@ -407,7 +408,7 @@ def _columns(batch: ChangeBatch) -> list[pa.Array]:
 
 
 def _bounds(batch: ChangeBatch) -> Iterator[Int32s]:
-    """Yield for each column of texts the places at which its texts begin, and at last where they end."""
+    """Yield for each column the offsets of its texts: the begin of each text, and the end of the last one."""
     return (text_buffers(column)[1] for column in _columns(batch) if len(column))
 
 

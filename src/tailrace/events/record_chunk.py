@@ -168,7 +168,7 @@ class RecordChunk:
     # --- rows ----------------------------------------------------------------------------------------------------
 
     def rows(self) -> pa.RecordBatch:
-        """Return the block as rows of `settings.row_schema`. Raises Refused, and SchemaChanged for typed rows."""
+        """Return the block as rows of `settings.row_schema`. Raises RefusedRecord, and SchemaChanged for typed rows."""
         settings, commit_us = self.settings, self.batch.transactions.commit_us
         blocks = formats.Blocks(self)
         makers: dict[str, Callable[[], pa.Array]] = {
@@ -201,7 +201,7 @@ class RecordChunk:
         return KindColumns(self._kinds, self.of, self, self.settings)
 
     def encoded(self) -> tuple[pa.Array, pa.Array]:
-        """Return the encoded keys and values of the records. Raises Refused."""
+        """Return the encoded keys and values of the records. Raises RefusedRecord."""
         blocks = formats.Blocks(self)
         columns = self._by_kind()
         return columns.keys(blocks), columns.values(blocks)

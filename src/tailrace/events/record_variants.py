@@ -29,7 +29,7 @@ from tailrace.records.transform import LeftOutRecords, RefusedRecord
 
 log = logging.getLogger("tailrace")
 Int32s = npt.NDArray[np.int32]
-# The ops of records, and the factor of their places, which leaves room for the other properties of kinds.
+# The ops of records, and the number of combinations of the other properties of kinds for each op.
 _OPS = (TOMBSTONE, *b"cudrt")
 _ROOM = 36
 _KINDS = len(_OPS) * _ROOM
@@ -38,7 +38,7 @@ _PLACES[list(_OPS)] = np.arange(len(_OPS))
 
 
 Drop = Callable[[str, int, int], None]
-"""Notes that records are dropped: the reason, the number of the first one's change, and how many they are."""
+"""Called with dropped records: the reason, the index of the first record's change, and the number of records."""
 
 
 class RefusedChange(Exception):
@@ -86,7 +86,7 @@ class KnownRecords:
             return self
         number = np.zeros(len(self.kinds), np.int32)
         number[used] = np.arange(len(used))
-        return KnownRecords(change, op, [self.kinds[one] for one in used.tolist()], number[of], self.left_out)
+        return KnownRecords(change, op, [self.kinds[kind] for kind in used.tolist()], number[of], self.left_out)
 
 
 def by_kind(records: Records, tables: TablePlans, ordered: bool, drop: Drop | None = None) -> KnownRecords:
@@ -108,24 +108,24 @@ def by_kind(records: Records, tables: TablePlans, ordered: bool, drop: Drop | No
     kinds: list[AnyPlan] = []
     left_out: list[tuple[LeftOutRecords, int]] = []
     number = np.zeros(len(known) * len(tables.plans), np.int32)
-    for one in used.tolist():
-        table, which = divmod(one, len(known))
+    for combination in used.tolist():
+        table, which = divmod(combination, len(known))
         kind: AnyPlan | LeftOutRecords | None = None
         try:
             kind = tables.plans[table].kind(_kind(int(known[which]), ordered))
         except (RefusedRecord, ConversionError) as fault:
-            those = np.flatnonzero(every == one)
-            _refused(fault, int(records.change[those[0]]), len(those), drop)
+            refused = np.flatnonzero(every == combination)
+            _refused(fault, int(records.change[refused[0]]), len(refused), drop)
         if isinstance(kind, LeftOutRecords):
-            left_out.append((kind, int(np.count_nonzero(every == one))))
-        number[one] = len(kinds) if isinstance(kind, AnyPlan) else -1
+            left_out.append((kind, int(np.count_nonzero(every == combination))))
+        number[combination] = len(kinds) if isinstance(kind, AnyPlan) else -1
         if isinstance(kind, AnyPlan):
             kinds.append(kind)
     return KnownRecords(records.change, records.op, kinds, number[every], tuple(left_out)).delivered()
 
 
 def _refused(fault: RefusedRecord | ConversionError, change: int, count: int, drop: Drop | None) -> None:
-    """Drop `count` records that cannot be made, the first of them of `change`; without `drop`, raise."""
+    """Drop `count` records that cannot be made, of which the first belongs to `change`; without `drop`, raise."""
     if drop is None and isinstance(fault, RefusedRecord):
         raise RefusedChange(fault.reason, change) from None
     if drop is None:

@@ -34,7 +34,7 @@ Flags = npt.NDArray[np.bool_]
 Int32s = npt.NDArray[np.int32]
 Key = tuple[str, ...]
 Found = tuple[Sequence[int], list[pa.Array]]
-"""Rows of a table: the index of each row's key among the requested keys, and its columns' texts."""
+"""Rows of a table: the index of each row's key among the requested keys, and the texts by column."""
 
 NAME = RESELECT.rpartition(".")[2]
 # Rows of the first query. Later queries ask for some 16 MB of rows, at most `_MOST_ROWS`.
@@ -73,7 +73,7 @@ class RereadRows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RereadColumn:
-    """A column to reselect: its plan, and whether to do so if the log did not carry it, and if it is null."""
+    """A column to reselect: if the log did not carry its value (`unavailable`), if the value is null (`nulls`)."""
 
     plan: ColumnPlan
     unavailable: bool
@@ -82,7 +82,7 @@ class RereadColumn:
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """The post-processors, applied in turn, and the rows' source. `repr` hides `rows`, which may hold a password."""
+    """The post-processors, applied in turn, and the reader of rows. `repr` hides `rows`, which may hold a password."""
 
     processors: tuple[Reselection, ...]
     rows: RereadRows
@@ -92,7 +92,7 @@ class Reread:
 
     def concerns(self, table: TableSchema, settings: EventSettings, form: SourceForm) -> bool:
         """Return True if a column of the table is reselected."""
-        return any(columns_of(table, settings, form, one) for one in self.processors)
+        return any(columns_of(table, settings, form, processor) for processor in self.processors)
 
     def completed(
         self, batch: ChangeBatch, settings: EventSettings, form: SourceForm
@@ -103,10 +103,10 @@ class Reread:
         unreachable server.
         """
         parts: Iterator[tuple[int, ChangeBatch]] = iter([(0, batch)])
-        for one in self.processors:
-            columns = columns_of(batch.table, settings, form, one)
+        for processor in self.processors:
+            columns = columns_of(batch.table, settings, form, processor)
             if columns:
-                parts = _Work(one, self.rows, columns, settings, form).on(parts)
+                parts = _Work(processor, self.rows, columns, settings, form).on(parts)
         yield from parts
 
 
@@ -114,15 +114,15 @@ class Reread:
 def columns_of(
     table: TableSchema, settings: EventSettings, form: SourceForm, processor: Reselection
 ) -> tuple[RereadColumn, ...]:
-    """Return the columns to reselect. Masked and hashed columns are not: no event shows their values."""
+    """Return the columns to reselect. Masked and hashed columns are not among them: no event shows their values."""
     found = []
     for plan in table_plan(table, settings, form).columns:
         if plan.source_name in table.key or not processor.concerns(str(table.id), plan.source_name):
-            # a key that is newer than its change would be another record's
+            # a key that is newer than its change may belong to another record
             continue
         placeholder = plan.conversion.unavailable
         shown = plan.shape is None or plan.unavailable == dumps(placeholder).encode()
-        # a default that stands for null counts as its value, whatever the converter makes of it
+        # where events show a default or a mask instead of null, a null is not reselected
         covered = plan.schema.default not in (ABSENT, None) or (
             plan.shape is not None and plan.shape.null() is not None
         )
@@ -241,12 +241,12 @@ class _Work:
     def _missing(self, batch: ChangeBatch, change: int, failure: str) -> None:
         """Report that a row is gone, or, with `failure`, that no row can be read."""
         table = batch.table.id
-        reason = failure or f"finds no row with the key of a change of {table}: it is gone, or its key is another one"
+        reason = failure or f"finds no row with the key of a change of {table}: it was deleted, or its key has changed"
         if self.processor.fails:
             raise refused_error(batch, change, f"{NAME} {reason}", self.form, _REMEDY)
-        said = f"{NAME} {reason}. The events of such changes are as the log has them."
-        batch.warnings.append(said)
-        _tell(str(table), failure and "failure", said)
+        message = f"{NAME} {reason}. The events of such changes are as the log has them."
+        batch.warnings.append(message)
+        _tell(str(table), failure and "failure", message)
 
     # --- filling in ----------------------------------------------------------------------------------------------
 
@@ -304,8 +304,7 @@ class _Fetched:
 def _keys(
     batch: ChangeBatch, changes: npt.NDArray[np.int64], key: tuple[str, ...]
 ) -> tuple[npt.NDArray[np.int64], list[Key]]:
-    """Return the place of each change's key, and the different keys. A change without a whole key gets the place after
-    the last."""
+    """Return the place of each change's key, and the different keys. A change without a complete key gets place -1."""
     assert batch.after is not None
     order = pa.array(changes)
     columns = [batch.after.columns[batch.table.index(name)].take(order).to_pylist() for name in key]

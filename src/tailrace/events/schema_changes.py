@@ -66,8 +66,8 @@ _TEXT, _NUMBER, _FLAG = (kind.with_optional(True) for kind in (STRING, INT32, BO
 class PrecedingChange:
     """The last change of the log before a table's form changes: its table, positions, number and time.
 
-    `serial` is its event_serial_no, `at_us` its time in µs since 1970 UTC. The reference shows it in the source block
-    of the schema change, since it has read no further at that moment.
+    `serial` is its event_serial_no, `at_us` its time in µs since 1970 UTC. Debezium shows this change in the source
+    block of the schema change, since it has read no further at that moment.
     """
 
     table: TableId
@@ -198,7 +198,7 @@ def _record(
 
 
 def _as_batch(change: SchemaChange) -> ChangeBatch:
-    """Return the change as a batch of one, whose source block is the record's."""
+    """Return a batch of one change, whose source block is that of the schema change's record."""
     shown = change.preceding
     table = change.table if shown is None else replace(change.table, id=shown.table)
     commit, at_us = (change.commit_lsn, change.at_us) if shown is None else (shown.commit_lsn, shown.at_us)

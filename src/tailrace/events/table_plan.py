@@ -56,11 +56,11 @@ class SplitPlan:
 
     @property
     def size(self) -> int:
-        """The largest of the least sizes in bytes of the kinds known so far."""
+        """The largest `size`, in bytes, of the kinds known so far."""
         return max((kind.size for kind in self._kinds.values() if isinstance(kind, AnyPlan)), default=0)
 
     def of(self, value: Any) -> AnyPlan | LeftOutRecords | None:
-        """Return the plan of records with this value; None if they are left out. Raises Refused."""
+        """Return the plan of records with this value; None if they are left out. Raises RefusedRecord."""
         if value not in self._kinds:
             if len(self._kinds) >= _MOST_KINDS:
                 self._kinds.clear()
@@ -107,7 +107,7 @@ class TablePlan:
         return self.layouts.table
 
     def kind(self, kind: RecordVariant) -> AnyPlan | LeftOutRecords | None:
-        """Return the plan of a kind of records; None if a transform leaves them out. Raises Refused."""
+        """Return the plan of a kind of records; None if a transform leaves them out. Raises RefusedRecord."""
         if kind not in self._kinds:
             settings = self.layouts.settings
             self._kinds[kind] = compiled_record(rewritten(self.layouts.record(kind), settings.transforms), settings)

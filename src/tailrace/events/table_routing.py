@@ -32,7 +32,7 @@ class Routing:
 
     @classmethod
     def of(cls, text: str | None) -> Routing | None:
-        """Return the routing that `text` has written; None without one."""
+        """Return the routing that `Routing.text` has written; None without a text."""
         return cls(*json.loads(text)) if text else None
 
     def target(self, table: TableId) -> TableId | None:

@@ -90,7 +90,7 @@ class TypedBlock:
         self._schema = typed.schema
 
     def column(self, name: str, positions: pa.Array) -> pa.Array:
-        """Return one of OF_TABLES, in the declared type. Raises SchemaChanged."""
+        """Return the column `name`, one of OF_TABLES, in the declared type. Raises SchemaChanged."""
         made = self._finite(self._made(name), name)
         kind = held(made.type) if self._schema is None else self._schema.field(name).type
         if self._schema is not None and name != "source" and not is_variant(kind):
@@ -123,7 +123,7 @@ class TypedBlock:
         if typed.table is None or not pa.types.is_struct(made.type):
             return
         if table != typed.table:
-            # behind another start the schema would still be younger than this change
+            # after another start the schema would still be newer than this change
             is_older = bool(pc.all(pc.less_equal(positions, typed.position)).as_py())
             raise SchemaChanged(
                 f"A change of {table} arrived, but the rows have the types of {typed.table}.",
@@ -144,7 +144,7 @@ class TypedBlock:
             place = positions[int(np.flatnonzero(newer)[0])].as_py()
             raise SchemaChanged(
                 f"{table} has the column {further[0]} at the position {place}, and the schema of "
-                f"the query, which it had when the query began, lacks it in {name}.",
+                f"the query, which was read when the query began, lacks it in {name}.",
                 _REMEDY,
             )
         self._warn(further)
