@@ -248,7 +248,7 @@ def _shape_text(shape: Shape, text: str) -> str:
 
 
 def unmasked(table: TableSchema, settings: EventSettings, form: SourceForm) -> list[str]:
-    """Return the columns that an option is to mask, but cannot, since their values are not text: dates, numbers, JSON."""
+    """Return the columns that an option cannot mask as asked, since their values are no text: dates, numbers, JSON."""
     masks = [
         (column, settings.shaping.treatment(table.id, column.name))
         for column in table.columns

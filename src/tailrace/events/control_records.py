@@ -171,7 +171,7 @@ def boundary_key_schema(settings: EventSettings) -> LogicalType:
 
 
 def boundary_value_schema(settings: EventSettings) -> LogicalType:
-    """Return the schema. Since version 2, Debezium names the entries of `data_collections` and adds the commit's time."""
+    """Return the schema. Since Debezium 2, the entries of `data_collections` are named, and there is a commit time."""
     entry = struct(Field("data_collection", STRING), Field("event_count", INT64))
     if settings.names_schemas:
         entry = replace(entry, name="event.collection", version=1).with_optional(True)

@@ -295,7 +295,7 @@ class EventSettings:
 
     @property
     def has_sequence(self) -> bool:
-        """True if source blocks have a field `sequence`: since 1.7 (exactly 1.5, which no connector has as a format)."""
+        """True if source blocks have a field `sequence`: since 1.7 (exactly 1.5, which is no connector's format)."""
         return self.generation >= (1, 7)
 
     @property
