@@ -112,7 +112,7 @@ def readonly(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def text_buffers(column: pa.Array) -> tuple[Bytes, Offsets]:
-    """Return the bytes and the offsets of a `binary` or `string` array; the offsets are those of its own values."""
+    """Return the bytes and the offsets of a `binary` or `string` array; of a slice, the offsets of its own values."""
     _, offsets, data = column.buffers()
     bounds = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
     content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)

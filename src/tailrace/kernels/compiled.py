@@ -6,7 +6,7 @@ container with a read-only file system, a service without a home), it refuses to
 package is imported.
 
 numba compares a kernel's own source with the compiled one, but not the sources of functions that the kernel calls and
-of constants. After an update in place it would run outdated code. So a cache counts only if all of these sources are
+of constants. After an update in place it would run outdated code. So a cache is used only if all of these sources are
 unchanged (`_stamp`).
 """
 
@@ -84,8 +84,8 @@ def _kept(made: Any) -> Any:
 def _stamp(path: str, module: str) -> bytes:
     """Return a digest of all sources that kernels of `module`, in the file `path`, may be compiled from.
 
-    These are its own source, the modules of its package and of tailrace that it imports, and the imports of those
-    among them that have kernels.
+    These are the file itself, the modules of its package and of tailrace that it imports, and the imports of those
+    modules that have kernels.
     """
     found: dict[str, bytes] = {}
     _gather(path, tuple({f"{module.partition('.')[0]}.", "tailrace."}), found)
@@ -152,7 +152,7 @@ def _is_writable(place: Path) -> bool:
 
 
 def _own() -> Path:
-    """Create a directory that no other user can write to: its content is executed."""
+    """Create and return a directory that no other user can write to, because its content is executed."""
     place = Path(tempfile.gettempdir()) / f"tailrace-compiled-{os.geteuid()}"
     try:
         place.mkdir(mode=0o700)
