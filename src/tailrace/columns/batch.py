@@ -170,7 +170,7 @@ class ChangeBatch:
         def image(side: Image | None) -> Image | None:
             if side is None:
                 return None
-            columns = [column(one) for one in side.columns]
+            columns = [column(values) for values in side.columns]
             return Image(of(side.present), columns, [of(flags) for flags in side.unavailable])
 
         return replace(

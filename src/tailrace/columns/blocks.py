@@ -36,8 +36,8 @@ COUNTED = "cast(get_json_object(cast(key as string), '$.changes') as bigint)"
 """Spark expression for the number of changes in a row that is a block."""
 
 LAST, EVERY, KEPT = "last", "every", "kept"
-"""The changes in a block: the last one of each key, or all. KEPT: the last ones, while deleted rows are kept with their
-values; rows that a truncate has removed are included, with op `t`."""
+"""The changes in a block. LAST: the last change of each key. EVERY: all changes. KEPT: the last change of each key, for
+tables that keep deleted rows: a delete has the row's values, and the rows that a truncate has removed have op `t`."""
 
 ROWS = "rows"
 """Instead of blocks: rows with columns as in blocks, named c0, c1, …"""
@@ -99,8 +99,9 @@ class Head:
     `first` and `last` are the places of its first and last change, `rows` their number. `snapshot` names the snapshot
     of its rows, "" for changes of the log and of incremental snapshots. `truncate` is the place of the last truncate
     among the block's changes. `moved`: some row has an `origin`. `routed`: the named table receives several tables of
-    the source. `apart`: no other task of the batch has changes of its keys. `changes` is the number of changes before
-    all but the last ones were left out; if they became several blocks, the first block has it.
+    the source. `apart`: no other task of the batch has changes of its keys. `changes` is the number of changes from
+    which the block was made, including those left out for later changes; if they became several blocks, only the first
+    block has the number.
     """
 
     database: str
@@ -139,25 +140,25 @@ class Head:
 
     @classmethod
     def of(cls, text: bytes) -> Head:
-        """Return the head that `text` has written."""
-        told: dict[str, Any] = json.loads(text)
-        truncate = told["truncate"]
-        database, schema, table = told["table"]
+        """Return the head that `Head.text` has written."""
+        fields: dict[str, Any] = json.loads(text)
+        truncate = fields["truncate"]
+        database, schema, table = fields["table"]
         return cls(
             database,
             schema,
             table,
-            form=_form_of(told["form"]),
-            rows=told["rows"],
-            first=(told["first"][0], told["first"][1]),
-            last=(told["last"][0], told["last"][1]),
-            snapshot=told["snapshot"],
+            form=_form_of(fields["form"]),
+            rows=fields["rows"],
+            first=(fields["first"][0], fields["first"][1]),
+            last=(fields["last"][0], fields["last"][1]),
+            snapshot=fields["snapshot"],
             truncate=None if truncate is None else (truncate[0], truncate[1]),
-            missing=told["missing"],
-            moved=told["moved"],
-            routed=told["routed"],
-            changes=told["changes"],
-            apart=told["apart"],
+            missing=fields["missing"],
+            moved=fields["moved"],
+            routed=fields["routed"],
+            changes=fields["changes"],
+            apart=fields["apart"],
         )
 
 

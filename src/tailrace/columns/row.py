@@ -30,7 +30,7 @@ If a transform sets partition or timestamp, the row has these columns too, provi
 column     type                                         content
 ========== ============================================ ==========================================================
 partition  int                                          number of the partition of Kafka; null: the key decides
-timestamp  bigint                                       time of the record, in ms since 1970 UTC; null: that of writing
+timestamp  bigint                                       time of the record, in ms since 1970 UTC; null: time of writing
 ========== ============================================ ==========================================================
 
 With a post-processor that reselects values there is one more, provided that the query requests it.
@@ -80,7 +80,7 @@ PLACES: Mapping[str, pa.DataType] = {"partition": pa.int32(), "timestamp": pa.in
 
 RESELECTED = "reselected"
 FURTHER: Mapping[str, pa.DataType] = {**PLACES, RESELECTED: pa.int32()}
-"""Columns, with their types, that a row may have besides those of every row."""
+"""Columns, with their types, that a row may have in addition to those of ROW_SCHEMA."""
 
 # Their size decides whether a change becomes an event or is quarantined.
 _ALWAYS = ("key", "value")
@@ -100,7 +100,7 @@ def row_schema(columns: tuple[str, ...]) -> pa.Schema:
 def rows_of(columns: tuple[str, ...], makers: Mapping[str, Callable[[], pa.Array]]) -> pa.RecordBatch:
     """Return rows of these columns, each made by its function in `makers`; other functions are not called.
 
-    A column of FURTHER without a function is null: nothing placed these records, and none of their values was
+    A column of FURTHER without a function is null: no transform has placed these records, and none of their values was
     reselected.
     """
     made = {name: makers[name]() for name in columns if name in makers or name not in FURTHER}

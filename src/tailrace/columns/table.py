@@ -31,7 +31,7 @@ class Column:
     - `fields`: the attributes of a composite.
     - `number`: identifies the column in its table. It survives renames and is never reused. 0 if unknown.
     - `filled`: rows older than the column may have values there, although it no longer has a default.
-    - `missing`: the text of the one value that all these rows have; None if unknown.
+    - `missing`: the value, as text, that all these older rows have; None if unknown.
     """
 
     name: str

@@ -71,8 +71,9 @@ class TypedRows:
 
     `schema` is the schema given to Spark: rows have its columns, in its types. If None, each table version has its own
     types. `table` is the table from which the schema was made, None otherwise: then columns that the schema lacks are
-    left out. `position` is that of the catalog from which it was made, as in the row's column: a later change may have
-    columns that the schema lacks because they are new, an earlier change only because they were dropped.
+    left out. `position` is the log's position when the catalog was read, in the form of the row's column. A later
+    change may have columns that the schema lacks because they are new, an earlier change only because they were
+    dropped.
     """
 
     schema: pa.Schema | None = None
