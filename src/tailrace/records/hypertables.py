@@ -2,7 +2,7 @@
 
 A transform that needs the catalog has the attribute `asks`, a Catalogue, and the method `knowing`. The planner reads
 the catalog, stores the result in the offset, and gives it to the tasks' transforms: a batch that is planned again has
-the same one.
+the same hypertables.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Hypertables:
         return self is other or (isinstance(other, Hypertables) and self.of == other.of)
 
     def __hash__(self) -> int:
-        # it is part of settings, which are looked up for every segment
+        # the object is part of settings, which are hashed for every segment
         if self._hash is None:
             self._hash = hash(frozenset(self.of.items()))
         return self._hash

@@ -88,8 +88,10 @@ class ServerTexts:
 
 @dataclass(frozen=True, slots=True)
 class ShownTexts:
-    """Input of a computed column: the texts that events show of a leaf whose Arrow type holds less than they do. For
-    example, an Arrow instant has neither an offset nor a number of digits."""
+    """Input of a computed column: the texts that events show of a leaf, if its Arrow type holds less than the texts.
+
+    For example, an Arrow instant has neither an offset nor a number of digits.
+    """
 
     leaf: ImageColumn | Constant | ComputedColumn
 
@@ -109,8 +111,8 @@ class ComputedColumn:
 
     The function gets one Arrow array per input, in the types of the encoding `typed`, with one value per record of the
     layout in the block. It returns an array of the Arrow type of `type`. It runs in workers and is pickled with the
-    layout's transform. `shown`: it returns the values that JSON shows, if their type holds less in Arrow; for example,
-    an Arrow instant has no offset.
+    layout's transform. `shown`: the function returns the values as JSON shows them, because their Arrow type holds
+    less; for example, an Arrow instant has no offset.
     """
 
     inputs: tuple[Node | ServerTexts | ShownTexts, ...]

@@ -43,10 +43,11 @@ Rewritten = RecordLayout | VaryingLayout | LeftOutRecords | None
 
 
 class RefusedRecord(Exception):
-    """A record that a transform cannot process, where Debezium's ends. Becomes a TransformError with table and place.
+    """A record that a transform cannot process, where Debezium fails. Becomes a TransformError with table and place.
 
     `reason` is a sentence without its end that names the transform and the field, and no value. The function of a
-    Computed sets `row`, an index into its input arrays; without one, the layout is refused for every record.
+    ComputedColumn sets `row`, an index into its input arrays. If `rewrite` raises, every record of the layout is
+    refused.
     """
 
     def __init__(self, reason: str, row: int = 0) -> None:
@@ -73,8 +74,8 @@ class Transform(Protocol):
 
     `in_form` belongs to a transform whose defaults differ between generations of Debezium: it takes `event.format` and
     returns the transform for it. `shared` belongs to a transform that adds headers to the given record instead of a
-    copy, as some of Debezium's do; see behind_delete. `with_nulls` belongs to a transform that depends on whether the
-    converter shows nulls as defaults, and takes that.
+    copy, as some of Debezium's do; see behind_delete. `with_nulls` belongs to a transform that depends on how the
+    converter shows nulls: it takes True if that shows defaults instead, and returns the transform for it.
     """
 
     def __hash__(self) -> int: ...
@@ -91,7 +92,7 @@ Shared = tuple[RecordLayout, bool]
 def behind_delete(tombstone: RecordLayout, delete: RecordLayout, transforms: Iterable[Any]) -> RecordLayout:
     """Return the tombstone with the headers that the first transforms have added to its delete.
 
-    In Debezium the two records share one headers object, and the delete has passed when the tombstone comes.
+    In Debezium the two records share one headers object, and the delete passes the transforms before the tombstone.
     """
     for transform in transforms:
         if not hasattr(transform, "shared"):
