@@ -33,7 +33,7 @@ _MOST = 4096
 
 
 class Quantiles:
-    """Least, greatest, mean and quantiles of numbers of at least 0; quantiles are exact within 1 %.
+    """Least, greatest, mean and quantiles of numbers that are not negative; quantiles are exact within 1 %.
 
     Numbers are counted in buckets, each 2 % wider than the one before (DDSketch, VLDB 2019).
     """

@@ -89,6 +89,6 @@ class Reports:
     def _clear(self) -> None:
         """Remove all reports, also those of tasks that ended after their batch."""
         with suppress(OSError):
-            for one in os.scandir(self.folder):
-                if one.name[0].isdigit():
-                    os.unlink(one.path)
+            for entry in os.scandir(self.folder):
+                if entry.name[0].isdigit():
+                    os.unlink(entry.path)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from tailrace.columns.batch import ChangeBatch, Image
 
 OPS = ("c", "u", "d", "r", "t", "superseded")
-"""Kinds of changes, in the order of a table's counts. `superseded`: left out, as only the last change of a key was
-wanted."""
+"""Kinds of changes, in the order of a table's counts. `superseded`: changes that were left out because only the last
+change of each key was wanted."""
 
 OTHER = "other"
 """The name that stands for all tables beyond MOST_TABLES."""
@@ -36,7 +36,8 @@ class Tally:
 
     `events` has the number of changes of each table by kind, in the order of OPS. `quarantined` has the number of
     quarantined changes of each table by reason, `reselected` the number of values read again, `unavailable` the number
-    of values that the log did not carry, `sizes` the bytes of those that it did. `bytes` counts bytes of records.
+    of values that the log did not carry, `sizes` the bytes of the values that it carried. `bytes` counts bytes of
+    records.
     `oldest_us` and `newest_us` are times of commits, in µs since 1970; 0 without changes.
     """
 
@@ -80,7 +81,7 @@ class Tally:
         self._one(self.sizes, table, size)
 
     def count_batch(self, batch: ChangeBatch) -> None:
-        """Count the changes of a batch of one table, and what else the batch says about them."""
+        """Count the changes of a batch of one table, its reselected and unavailable values; note its times."""
         table = str(batch.table.id)
         self.count(table, batch.op, batch.superseded)
         self.count_times(batch)
@@ -112,9 +113,9 @@ class Tally:
         for table, counts in found["events"].items():
             self._add(self.events, table, counts)
         for table, kinds in found["quarantined"].items():
-            own = self.quarantined.setdefault(self._known(self.quarantined, table), {})
+            total = self.quarantined.setdefault(self._known(self.quarantined, table), {})
             for kind, count in kinds.items():
-                own[kind] = own.get(kind, 0) + count
+                total[kind] = total.get(kind, 0) + count
         for name in _SUMS:
             for table, count in found[name].items():
                 self._one(getattr(self, name), table, count)
