@@ -1,4 +1,4 @@
-"""Disks that take no more files: what the system says of them, what is free, and the error for a run. Any process."""
+"""Disks that take no more files: the system's words for that, the free space, and the error of a run. Any process."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def temporary() -> Directory:
 
 
 def free(place: str | Path) -> int | None:
-    """Return the bytes that are free where a directory is or will be made; None if that cannot be told."""
+    """Return the bytes that are free where a directory is or will be made; None if that is unknown."""
     at = Path(place).absolute()
-    there = next((one for one in (at, *at.parents) if one.exists()), None)
+    there = next((path for path in (at, *at.parents) if path.exists()), None)
     try:
         return None if there is None else shutil.disk_usage(there).free
     except OSError:
@@ -69,9 +69,9 @@ def megabytes(count: int) -> str:
 def failure(text: str, places: Sequence[Directory] = ()) -> DiskFailed | None:
     """Return the error for a disk that takes no files, if a text of exceptions has the system's words for it.
 
-    The message names the file that the text names, else those of the `places` where a run writes that have no room, and
-    all of them if each has some by now; with what is free there.
-    Without `places` it is the error of a command that has no checkpoint.
+    `places` are the directories of a run; none for a command without a checkpoint. The message names the directory of a
+    file in `text`. Without a file it names the full ones of `places`, or all if none is full any more. It says how much
+    is free in each.
     """
     code = next((code for code, words in _WORDS.items() if re.search(words, text)), None)
     if code is None:
@@ -97,7 +97,7 @@ def failure(text: str, places: Sequence[Directory] = ()) -> DiskFailed | None:
 
 
 def failed(error: OSError, places: Sequence[Directory] = ()) -> DiskFailed | None:
-    """Return the error for a disk that takes no files, as `failure` does, if `error` is of one."""
+    """Return the result of `failure` if `error` is that of a disk that takes no files; None otherwise."""
     return failure(str(error), places) if error.errno in _SAID else None
 
 

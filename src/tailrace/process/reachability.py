@@ -1,4 +1,4 @@
-"""A try to connect to servers, for parts of a pipeline that would find out late. Driver."""
+"""Tries to connect to servers, for parts of a pipeline that would notice an unreachable server late. Driver."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ Place = tuple[str, int]
 """A host and a port."""
 
 Ask = Callable[[socket.socket, Place], None]
-"""Talks to a server on a new connection, whose time-out is what is left. Raises OSError or ValueError."""
+"""Talks to a server on a new connection, whose time-out is the time left. Raises OSError or ValueError."""
 
 _MOST = 5
 """Most places that are tried."""
 
 
 def fault(places: Sequence[Place], seconds: float, ask: Ask = lambda *_: None) -> str:
-    """Return why none of the places answers, to end a sentence with; "" as soon as one answers. Takes `seconds`."""
+    """Return why none of the places answers, as the end of a sentence; "" if one answers.
+
+    Waits for all of them, at most some `seconds`.
+    """
     tried = places[:_MOST]
     until = time.monotonic() + seconds
     pool = ThreadPoolExecutor(max(1, len(tried)), "tailrace-reach")
@@ -26,7 +29,7 @@ def fault(places: Sequence[Place], seconds: float, ask: Ask = lambda *_: None) -
         asked = [pool.submit(_fault, place, until, ask) for place in tried]
         # a host name may be looked up for longer, which cannot be interrupted
         wait(asked, timeout=seconds + 0.5)
-        faults = [one.result() if one.done() else "no answer" for one in asked]
+        faults = [answer.result() if answer.done() else "no answer" for answer in asked]
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     if not all(faults):
