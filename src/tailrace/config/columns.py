@@ -31,8 +31,9 @@ _DIGESTS = {
 class Treatment:
     """The effect of one option on the text of the columns that it lists.
 
-    `kind` is `truncate`, `mask` or `hash`; `length` counts the characters that are kept or inserted; `digest` is
-    hashlib's name, and `version`, 1 or 2, the way to feed it. `columns` are expressions over schema.table.column.
+    `kind` is `truncate`, `mask` or `hash`; `length` counts the characters that are kept or inserted. `digest` is
+    hashlib's name; `version`, 1 or 2, is the form in which the text is digested. `columns` are expressions over
+    schema.table.column.
     """
 
     kind: str

@@ -31,11 +31,11 @@ Foreign = Callable[[str], str]
 class Config(Mapping[str, Any]):
     """A connector's configuration: `config[name]` is the typed value, with the default applied. Picklable.
 
-    The types are those of `tailrace.config.option.Kind`; an option without value or default is None. Some values are
-    settled beyond the table: `topic.prefix` is the logical name, however it was given; `event.format` is the chosen
-    format; and each connector settles rules between its options. `traits` are the connector's. `given` has the texts of
-    the given options, under the names of the table. Of these, `hidden` are never shown and `idle` have no effect.
-    `notices` are sentences about deprecated names and options without effect.
+    The types are those of `tailrace.config.option.Kind`; an option without value or default is None. Rules decide some
+    values: `topic.prefix` is the logical name, however it was given; `event.format` is the chosen format; and each
+    connector has rules between its options. `traits` are the connector's. `given` has the texts of the given options,
+    under their names in the table. Of these options, `hidden` are never shown and `idle` have no effect. `notices` are
+    sentences about deprecated names and options without effect.
     """
 
     traits: Traits
@@ -74,7 +74,7 @@ class Config(Mapping[str, Any]):
 
     @property
     def event_format(self) -> str:
-        """The wire format: the version of the connector's document, or `3`."""
+        """The event format: a version of Debezium, `3` for today's."""
         return str(self.typed["event.format"])
 
     @property
@@ -138,10 +138,10 @@ def examine(
     foreign: Foreign | None = None,
     unknown: Collection[str] = (),
 ) -> ConfigExamination:
-    """Call `parse`, but return faults instead of raising them, and log nothing.
+    """Return the outcome of each option. Like `parse`, but returns faults instead of raising them, and logs nothing.
 
     `unknown` are the names in `given` whose texts are references that cannot be resolved yet. Their typed values are
-    substitutes, and such a configuration must never run.
+    substitutes, and a configuration with these must never run.
     """
     reading = _Reading(options, given, foreign, unknown)
     for name, text in given.items():
@@ -172,10 +172,10 @@ def config_error(faults: Sequence[str]) -> ConfigError:
     return ConfigError(f"The configuration has {len(faults)} faults:{listed}\n", "Correct the configuration.")
 
 
-def _likeness(one: str, other: str) -> float:
+def _likeness(name: str, other: str) -> float:
     """Return the similarity of two names, up to 1, also if their words are in another order; 0 below _LIKE."""
     found = 0.0
-    for pair in ((one, other), (".".join(sorted(one.split("."))), ".".join(sorted(other.split("."))))):
+    for pair in ((name, other), (".".join(sorted(name.split("."))), ".".join(sorted(other.split("."))))):
         matcher = difflib.SequenceMatcher(None, *pair)
         # the first two bounds are cheap, for a name of any length
         if matcher.real_quick_ratio() >= _LIKE and matcher.quick_ratio() >= _LIKE:
@@ -184,7 +184,7 @@ def _likeness(one: str, other: str) -> float:
 
 
 class _Reading:
-    """The state of one `parse`: what was given under which name, and the faults."""
+    """The state of one `parse`: the given options by their names in the table, their outcomes, and the faults."""
 
     def __init__(
         self, options: Options, given: Mapping[str, str], foreign: Foreign | None, unknown: Collection[str]
@@ -349,7 +349,7 @@ class _Reading:
                 old = event_format.startswith("1.") and option.default_1x is not None
                 values[option.name] = option.default_1x if old else option.default
         if given.get("rows") == rows.TYPED and "skipped.operations" in values:
-            # typed rows are for copies, and a copy without the truncates keeps rows that are gone
+            # typed rows are for copies, and a copy without truncates would keep the truncated rows
             values["skipped.operations"] = frozenset()
         values.update(given)
         values["event.format"] = event_format

@@ -33,10 +33,10 @@ def _are_owned(values: list[str]) -> str:
 class ConfigDraft:
     """A configuration being settled: the typed `values` with their defaults, to be completed in place.
 
-    `given` are the names in the table of the given options, `used` the names as written, in lower case. `event_format`
-    is the format of the events. `faults` and `notices` are sentences; faults have no end. `implied` are texts of
-    options that count as given from then on; `idle` are names in the table of options that have no effect beside
-    others.
+    `given` has the given options by their names in the table, `used` by their names as written, in lower case.
+    `event_format` is the format of the events. `faults` and `notices` are sentences; faults have no full stop.
+    `implied` are texts of options that count as given from then on. `idle` has the options, by their names in the
+    table, that have no effect because of others.
     """
 
     values: dict[str, Any]
@@ -64,7 +64,7 @@ class Traits:
       notifications name the database too; `schema_changes_name_database`: so do records of schema changes.
     - `has_schemas`: tables are in schemas of a database; without, the database takes the schema's place in names, and
       source blocks have no `schema`.
-    - `skips_changes`: skipped.operations names operations of the log: a change of a key is an update, and no delete.
+    - `skips_changes`: skipped.operations names operations of the log: a change of a key counts as an update only.
     - `value_rules`: the entry of a configuration, made by `Options.settle`, that its conversions of values read as
       `EventSettings.own`; it is hashable.
     - `transforms`: its own transforms as `module:attribute`, by the text of `transforms.<name>.type`. They take
@@ -101,10 +101,10 @@ class Options:
     """The options of one connector.
 
     `areas` are the options under their headings, in the order of the reference page; `required` are the names of
-    mandatory options. `event_format` is that of the document that the connector follows; today's is `3`. `generations`
-    maps names of options to the format that they choose if none is given otherwise; earlier entries take precedence.
-    `modes` are older words for snapshot modes. `settle` applies rules between options, after those that all connectors
-    share.
+    mandatory options. `event_format` is the connector's default format; today's is `3`. `generations` maps names of
+    options to the format that their use implies, unless event.format is given; earlier entries take precedence.
+    `modes` maps older words for snapshot modes to today's. `settle` applies rules between options, after the rules that
+    all connectors share.
     """
 
     areas: tuple[tuple[str, tuple[Option, ...]], ...]
@@ -314,8 +314,8 @@ OWN = (
     Option("checkpoint.location", Kind.TEXT,
            "Directory of Spark's checkpoint, or a location with a scheme, such as s3a://…; unset: .tailrace/<name>."),
     Option("connect.timeout.ms", Kind.INTEGER,
-           "Longest time to reach a database, broker, registry or store, in ms. A part's own option of that kind goes "
-           "before it.", 10_000, check=at_least(1000)),
+           "Longest time to reach a database, broker, registry or store, in ms. A part's own option of that kind takes "
+           "precedence.", 10_000, check=at_least(1000)),
     Option("no.table.handling.mode", Kind.TEXT,
            "Response of a pipeline without a checkpoint to lists that match no table: an error with the nearest names, "
            "or a warning, for tables that are made later.", "fail", choices=("fail", "warn")),
@@ -325,6 +325,6 @@ OWN = (
 
 
 def formats(event_format: str, chosen: str) -> Option:
-    """Return `event.format` of a connector whose document has `event_format`; `chosen` describes the default."""
+    """Return the option `event.format` of a connector with `event_format` or 3; `chosen` describes the default."""
     doc = f"Debezium whose events are written: {event_format} or 3. Unset: {chosen}."
     return Option("event.format", Kind.TEXT, doc, choices=(event_format, "3"))

@@ -1,6 +1,6 @@
-"""Passwords that are asked for at every login: of a program, or of a cloud. The options, and a Credential that asks.
+"""Credential: the source of a password, which may be a program or a cloud that every login asks; and its options.
 
-Driver, planner and worker, each for its own logins. No error and no log line shows what a program or a cloud answers.
+Driver, planner and worker, each for its own logins. No error and no log line shows the answer of a program or a cloud.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ _LONG = 8
 def without_secrets(text: str, secrets: Iterable[str | None], named: Iterable[str | None] = ()) -> str:
     """Return a message of a server or a driver without the secrets in it.
 
-    A secret that no message has by chance becomes `***`. A secret of letters or digits alone, or of less than four
-    characters, may be an ordinary word of the message, and a gap would give it away: if it stands there as a word, or
-    if it is long, the result is LEFT_OUT. A short one within a longer word, such as `a` in `database`, stays. So does a
-    secret that equals one of `named`, the texts that messages name anyway, such as the user.
+    A secret that cannot be in a message by chance becomes `***`. A secret of letters or digits alone, or of less than
+    four characters, may be an ordinary word of the message, so `***` would disclose it. If the message has it as a
+    word, or if it is long, the result is LEFT_OUT. If it is short and part of a longer word, such as `a` in `database`,
+    it stays. A secret that equals one of `named` stays too: these are texts that messages name anyway, such as the
+    user.
     """
     shown = set(named)
-    for secret in sorted({one for one in secrets if one} - shown, key=len, reverse=True):
+    for secret in sorted({secret for secret in secrets if secret} - shown, key=len, reverse=True):
         if secret not in text:
             continue
         if len(secret) >= 4 and not secret.isalpha() and not secret.isdigit():
@@ -121,10 +122,10 @@ def settle(draft: ConfigDraft, area: str = "database.") -> None:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """The source of a login's password. Picklable; holds a fixed password, and prints without it.
+    """The source of a login's password. Picklable, with a fixed password, which `repr` hides.
 
-    `option` names it in errors. A `command` is a program with its arguments; it has `seconds`. A `provider` is a word
-    of PROVIDERS, and `place` its host, port, user, region and scope.
+    `option` names the source in errors. `command` is a program with its arguments, which may run for `seconds`.
+    `provider` is a word of PROVIDERS, and `place` has the host, port, user, region and scope for it.
     """
 
     option: str

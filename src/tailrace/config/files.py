@@ -137,9 +137,9 @@ def read(
 ) -> RunConfig:
     """Return the pipeline that a file describes, with `overrides` (entries of the same kind) over its own.
 
-    Entries of Debezium Server in the environment come between. `checkpoint` replaces `checkpoint.location`; `examine`
-    and `sinks` as in `from_entries`. Raises ConfigError if the file cannot be read or understood, and for faults of its
-    options.
+    Entries of Debezium Server in the environment replace those of the file, and `overrides` replace both. `checkpoint`
+    replaces `checkpoint.location`; `examine` and `sinks` are as in `from_entries`. Raises ConfigError if the file
+    cannot be read or understood, and for faults of its options.
     """
     entries = read_entries(path)
     if _is_servers(entries):
@@ -205,7 +205,7 @@ def examine_entries(
     *,
     sinks: Collection[str] = (),
 ) -> Examination:
-    """Return the outcome of each of a file's entries, from the file alone.
+    """Return the outcome of each entry of a file, without asking any server.
 
     A reference to a missing variable or file is not a fault. Raises ConfigError for a reference that can never be
     replaced, and for an unknown connector.
@@ -297,8 +297,8 @@ def _text(name: str, value: Any) -> str:
 class _Sorting:
     """A file's entries by purpose: the connector's options, the sink, the rest; and their faults.
 
-    `options` are the connector's, `origins` their entries. `outcomes` are those of all entries, unless the options say
-    more. `referred` are names to which entries refer.
+    `options` are the connector's, `origins` their entries. `outcomes` has the outcome of each entry before the
+    connector examines its options. `referred` are names to which entries refer.
     """
 
     def __init__(self, entries: Mapping[str, str], sinks: Collection[str], referred: Collection[str]) -> None:
@@ -387,7 +387,8 @@ class _Sorting:
             self._unknown(entry, f"{entry} does not belong to the sink {self._sink_type}")
 
     def _take_producers(self) -> None:
-        """Move the options of the connector's producer to the sink, if it has a producer. Only a worker reads them."""
+        """Move the options of the connector's producer to the sink kafka. In Debezium Server's file they stay: only a
+        worker of Kafka Connect reads them."""
         for name in [name for name in self.options if name.lower().startswith(_OVERRIDE)]:
             option = f"producer.{name[len(_OVERRIDE) :]}"
             if self._sink_type == "kafka" and not self.is_servers and option not in self._sink_options:

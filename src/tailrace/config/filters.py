@@ -51,7 +51,7 @@ class TableFilter:
         return (schema, table) not in self._removed and self.lists(schema, table)
 
     def lists(self, schema: str, table: str) -> bool:
-        """Return True if the lists let `schema.table` pass, whether it is a signal table or the server's own or not."""
+        """Return True if the lists let `schema.table` pass, which may be a signal table or one of the server's own."""
         return self._schemas.include(schema) and self._tables.include(f"{schema}.{table}")
 
     def includes_schema(self, schema: str) -> bool:

@@ -13,7 +13,7 @@ from tailrace.errors import TailraceError
 
 
 class NamedOptions(ABC):
-    """Options as typed values. Each kind of part says how a text is found, and which error a wrong one is.
+    """Options as typed values. A subclass finds the text of an option, and makes the error for a wrong one.
 
     Messages name options but hold no values, which may be secrets.
     """

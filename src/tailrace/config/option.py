@@ -53,7 +53,7 @@ class Option:
     - `default`: the typed value if the option is absent; `default_1x`: that of the 1.x generation, if it differs.
     - `choices`: the accepted words, compared without regard to case.
     - `deprecated_names`: older spellings, accepted with a warning; `aliases`: accepted without one.
-    - `unsupported`: the reason why only the default is accepted; `neutral`: further values that mean the same as it.
+    - `unsupported`: the reason why only the default is accepted; `neutral`: further values with the default's meaning.
     - `refused`: single choices of a supported option that are refused, with the reason.
     - `notice`: why an accepted option has no effect here.
     - `pattern`: for a family of names, matched in full without regard to case.

@@ -17,7 +17,7 @@ class Outcome:
 
     `name` is the entry as written, including a salt. `text` says why the entry has no effect, or what replaces it; for
     a refused entry it continues after the name. It contains no value that may be a secret. For a translated entry,
-    `becomes` is today's name, and `value` the text that replaces its own, None if that stays.
+    `becomes` is today's name, and `value` replaces the entry's value, unless it is None.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Outcome:
 def attributed(
     outcomes: Iterable[Outcome], faults: Iterable[str], unknown: Iterable[str] = ()
 ) -> tuple[dict[str, Outcome], list[str]]:
-    """Return the outcomes by name, with each fault at the entry with which it begins; and the other faults.
+    """Return the outcomes by name, refused where a fault begins with the entry's name; and all other faults.
 
     Faults of entries in `unknown`, whose values are not known yet, are dropped.
     """

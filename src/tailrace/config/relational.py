@@ -1,4 +1,4 @@
-"""Options that the connectors of relational databases share, in the groups of which their tables consist. No I/O."""
+"""Groups of options that the connectors of relational databases share. No I/O."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TIMEOUT = Option("connection.validation.timeout.ms", Kind.INTEGER,
 
 COMMANDS = Option("table.commands", Kind.TEXT,
                   "Response at the start if the lists were edited since tailrace tables has added or removed tables, "
-                  "and contradict that: an error, or the one of the two that holds.", "fail",
+                  "and contradict that: an error, or take the lists, or the commands.", "fail",
                   choices=("fail", "lists", "commands"))  # fmt: skip
 
 LISTS = (

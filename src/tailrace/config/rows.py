@@ -8,7 +8,7 @@ from typing import Any
 
 TYPED = "typed"
 GENERATION = "3"
-"""The default event format of typed rows, which no document describes."""
+"""The event format of typed rows, unless `event.format` is given."""
 
 
 def is_typed(values: Mapping[str, Any]) -> bool:

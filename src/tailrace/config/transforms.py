@@ -137,11 +137,11 @@ def _parts(
             faults.append(f"{start}type is missing")
             continue
         try:
-            one = _made(known, kind, own, methods)
-            in_form = getattr(one, "in_form", None)
-            one = one if in_form is None else in_form(str(values.get("event.format") or _TODAY))
-            with_nulls = getattr(one, "with_nulls", None)
-            made[name] = one if with_nulls is None else with_nulls(values.get("replace.null.with.default", True))
+            part = _made(known, kind, own, methods)
+            in_form = getattr(part, "in_form", None)
+            part = part if in_form is None else in_form(str(values.get("event.format") or _TODAY))
+            with_nulls = getattr(part, "with_nulls", None)
+            made[name] = part if with_nulls is None else with_nulls(values.get("replace.null.with.default", True))
         except ConfigError as error:
             faults.append(f"{start}type = {kind} is not supported: {error.message.rstrip('.')}")
     faults += [f"{name} belongs to no {area[:-1]} that {area} names" for name in options]
@@ -167,9 +167,9 @@ def _made(known: Extensions, kind: str, options: Mapping[str, str], methods: tup
 
 
 def _maker(known: Extensions, kind: str) -> Any:
-    """Return the maker of the transform or predicate of a type: its Java class, or the unambiguous last part of that.
+    """Return the maker of a transform or predicate. `kind` is its Java class, or the last part of an unambiguous one.
 
-    A transform of one of Debezium's connectors is found by its class, whichever connector it names.
+    A transform of one of Debezium's connectors is found by its class, whichever connector the class names.
     """
     own = re.sub(r"io\.debezium\.connector\.(v2\.)?\w+\.", _ANY_CONNECTOR, kind)
     if own in known.places:
