@@ -39,7 +39,10 @@ from tailrace.values.timestamps import instant_texts
 
 
 def array_of(node: Node | ServerTexts | ShownTexts, columns: Columns | None, records: Indexes) -> pa.Array:
-    """Return the values of a layout or a leaf for these records of the block; without columns, of constants alone."""
+    """Return the values of a layout or a leaf for these records of the block.
+
+    Without `columns`, the layout may have only constants and columns computed from constants.
+    """
     match node:
         case Constant():
             return _repeated(node.value, node.type, len(records))

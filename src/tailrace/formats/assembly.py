@@ -98,7 +98,7 @@ class AssembledBlock(ABC):
         return binary_array(data, offsets, None if present.all() else present)
 
     def pieces(self, document: Assembly, records: Callable[[], npt.NDArray[np.int32]]) -> Pieces:
-        """Return a document with its holes filled; `records` are the records that have it."""
+        """Return a document with its holes filled; `records()` returns the places of the records of this document."""
         made: Pieces = [(document.opening, 0)]
         for literal, hole in document.steps:
             found = self._found.get(hole.key)
@@ -115,7 +115,7 @@ class AssembledBlock(ABC):
     def filled(self, hole: ValueHole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes | Pieces:
         """Return the fragment of a hole's column, a literal if all records have the same value, or several pieces.
 
-        `records` are those of the hole's document.
+        `records()` returns the places of the records of the hole's document.
         """
 
 

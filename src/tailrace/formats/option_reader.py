@@ -30,9 +30,9 @@ class OptionReader(NamedOptions):
     def text(self, name: str, *others: str) -> str:
         """Return the option's text, or that of the first of `others` that is present; empty if there is none."""
         found = ""
-        for one in (name, *others):
-            self._read.add(one.lower())
-            found = found or self._options.get(one.lower(), "")
+        for option in (name, *others):
+            self._read.add(option.lower())
+            found = found or self._options.get(option.lower(), "")
         return found
 
     def one_of(self, name: str, allowed: Sequence[str], default: str) -> str:

@@ -1,4 +1,4 @@
-"""The encoding Avro: a layout becomes literals with leaves between them, behind what names its schema. Worker."""
+"""The encoding Avro: a layout becomes literals with leaves between them, after the id of its schema. Worker."""
 
 from __future__ import annotations
 

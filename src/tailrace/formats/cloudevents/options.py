@@ -24,8 +24,8 @@ class CloudEventsOptions:
 
     `metadata`: where the source block, the operation and the transaction are (value or headers). `id`, `type`, and
     `data_name` for the name of the data's schema: generated or from headers. `tracing`: the header traceparent becomes
-    an attribute. `json` encodes what is in JSON, `avro` and `data_avro` events and data in Avro. `nulls_stay`: a null
-    in the data is written as null even if the schema has a default.
+    an attribute. `json` encodes the parts in JSON; `avro` encodes events and `data_avro` their data, if these are in
+    Avro. `nulls_stay`: a null in the data is written as null even if the schema has a default.
     """
 
     json_schemas: bool
@@ -123,7 +123,7 @@ def _sources(given: OptionReader) -> Mapping[str, str]:
     if single.get("traceparent") == GENERATE:
         raise ConfigError(
             f"{given.prefix}metadata.source = traceparent:generate is not supported.",
-            "No record has this attribute but in a header: use traceparent:header, or leave it out.",
+            "Records have this attribute only in a header: use traceparent:header, or leave it out.",
         )
     made = GENERATE if general == VALUE else HEADER
     named = given.boolean("schema.data.name.source.header.enable", False)

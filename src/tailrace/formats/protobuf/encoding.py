@@ -1,4 +1,4 @@
-"""The encoding Protobuf: a layout becomes literals with fields between them, behind what names its message. Worker."""
+"""The encoding Protobuf: a layout becomes literals with fields between them, after the id of its schema. Worker."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class ProtobufRules:
     """The converter's options about messages.
 
     `scrubs`: illegal names are replaced (`scrub.invalid.names`). `optionals`: fields that may be null are `optional`
-    (`optional.for.nullables`). `wrappers`: they are messages with a value (`wrapper.for.nullables`).
+    (`optional.for.nullables`). `wrappers`: such fields are messages with a value (`wrapper.for.nullables`).
     """
 
     scrubs: bool = False

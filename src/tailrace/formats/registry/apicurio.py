@@ -137,7 +137,7 @@ def _id(registry: Registry, found: Mapping[str, Any]) -> int:
 def _said(answer: urllib.error.HTTPError) -> str:
     text = answer.read().decode(errors="replace")
     try:
-        told = json.loads(text)
+        fields = json.loads(text)
     except ValueError:
         return text
-    return str(told.get("message") or told.get("title") or text) if isinstance(told, dict) else text
+    return str(fields.get("message") or fields.get("title") or text) if isinstance(fields, dict) else text

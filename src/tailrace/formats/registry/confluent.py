@@ -38,7 +38,7 @@ class Client:
         return int(found.schema_id)
 
     def latest(self, registry: Registry, subject: str) -> tuple[int, str]:
-        # the library would return what it was told first
+        # the library would repeat the registry's first answer
         self._client.clear_latest_caches()
         found = self._asked(registry, subject, lambda: self._client.get_latest_version(subject))
         return int(found.schema_id), str(found.schema.schema_str)

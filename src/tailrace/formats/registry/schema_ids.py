@@ -16,7 +16,7 @@ from tailrace.formats.registry import apicurio, confluent
 from tailrace.formats.registry.base import Client, RegistryUnanswered
 from tailrace.formats.registry.options import Access, Registry, variable
 
-# --- what decides how Avro's bytes are written ------------------------------------------------------------------------
+# --- shapes of Avro's schemas -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class TypeMeaning:
 
 
 def alike(own: Any, other: Any) -> bool:
-    """Return True if shapes are equal and no meaning in `other` contradicts `own`."""
+    """Return True if two shapes are equal and no meaning in `other` contradicts that in `own`."""
     if isinstance(own, TypeMeaning) and isinstance(other, TypeMeaning):
         return other.value in (None, own.value) or (own.value is None and not own.is_known)
     if isinstance(own, list) and isinstance(other, list):
@@ -40,7 +40,10 @@ def alike(own: Any, other: Any) -> bool:
 
 
 def shape(text: str) -> Any:
-    """Return the types with their meanings, and field names in their order; named types by full names."""
+    """Return the shape of an Avro schema: types with their meanings, field names in order, named types by full names.
+
+    It decides how bytes are written and what they mean.
+    """
     return _shape(json.loads(text), "", '"connect.name"' in text)
 
 
@@ -93,7 +96,7 @@ _SAME = {f"org.apache.kafka.connect.data.{name}": f"io.debezium.time.{name}" for
 """Kafka Connect's own types correspond to Debezium's of the same unit."""
 
 
-# --- what decides how Protobuf's bytes are written --------------------------------------------------------------------
+# --- shapes of Protobuf's schemas -------------------------------------------------------------------------------------
 
 
 _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|[\w.]+|\S', re.DOTALL)
@@ -103,7 +106,10 @@ _CLOSING = {"{": "}", "[": "]", "<": ">"}
 
 
 def proto_shape(text: str) -> Any:
-    """Return the messages in their order with their fields only; other messages by their names."""
+    """Return the shape of a Protobuf schema: its messages in order, each with its fields and inner messages.
+
+    Fields have the names of their types, so messages of other files are known by name only.
+    """
     tokens = [token for token in _TOKEN.findall(text) if not token.startswith(("//", "/*"))]
     return _Reader(tokens).messages()
 

@@ -72,7 +72,7 @@ def _struct(values: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
         else:
             parts.append(conform(values.field(place), field.type, f"{path}.{field.name}" if path else field.name))
     if not parts:
-        return pa.array([{} if one else None for one in values.is_valid().to_pylist()], kind)
+        return pa.array([{} if is_valid else None for is_valid in values.is_valid().to_pylist()], kind)
     return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null() if values.null_count else None)
 
 
@@ -117,7 +117,7 @@ def _scalar(values: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
 def _is_alike(kind: pa.DataType, other: pa.DataType) -> bool:
     """Return True if a value of one type can mean the same in the other.
 
-    Arrow casts further: numbers to booleans and to times, and times with a zone to those without.
+    Arrow would also cast numbers to booleans and times, and times with a zone to times without a zone.
     """
     if _is_text(kind) or _is_text(other) or (_is_number(kind) and _is_number(other)):
         return True
@@ -136,7 +136,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _is_same(values: pa.Array, found: pa.Array) -> bool:
-    """Return True if the values come back from the type into which they were cast."""
+    """Return True if a cast of `found` back to the type of `values` gives the same values."""
     back = found.cast(values.type, safe=False)
     same = pc.equal(back, values)
     if pa.types.is_floating(values.type):

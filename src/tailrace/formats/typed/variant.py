@@ -249,9 +249,9 @@ _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 def document_variants(values: Iterable[Value], present: Iterable[bool]) -> pa.Array:
     """Return each value as a variant; null if it is not `present`. Raises ValueError for an unsupported value."""
     made = [_variant(value) if there else None for value, there in zip(values, present, strict=True)]
-    bodies = pa.array([b"" if one is None else one[0] for one in made], pa.binary())
-    names = pa.array([b"" if one is None else one[1] for one in made], pa.binary())
-    mask = pa.array([one is None for one in made], pa.bool_())
+    bodies = pa.array([b"" if variant is None else variant[0] for variant in made], pa.binary())
+    names = pa.array([b"" if variant is None else variant[1] for variant in made], pa.binary())
+    mask = pa.array([variant is None for variant in made], pa.bool_())
     return pa.StructArray.from_arrays([bodies, names], fields=list(VARIANT), mask=mask)
 
 
