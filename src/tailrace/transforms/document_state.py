@@ -63,7 +63,7 @@ def document_state(frame: DataFrame, schemas: bool = True) -> DataFrame:
 
     `frame` is a stream with the columns of `tailrace.columns.ROW_SCHEMA`, with or without `headers`. Its events are of
     either format, with schemas in the values if `schemas`. `document` is null after a delete, and for updates of a
-    document that the stream has never shown in full; after a snapshot that does not happen. Tombstones and rows that
+    document that the stream has never shown in full, which cannot happen after a snapshot. Tombstones and rows that
     are no changes are left out. Within a batch, the changes of a key are in log order.
 
     The session needs RocksDB as its state store (PROVIDER) and Hadoop's own class for local files (FILES, for which

@@ -44,7 +44,7 @@ def is_missing(node: Node | None) -> bool:
 
 
 def required_struct(record: RecordLayout, which: str, transform: str) -> Struct:
-    """Return the key or the value as a struct. Raises RefusedRecord if it is none."""
+    """Return the key or the value as a struct. Raises RefusedRecord if it is missing or not a struct."""
     node = part(record, which)
     found = None if node is None else opened(node)
     if isinstance(found, Struct):
@@ -54,7 +54,7 @@ def required_struct(record: RecordLayout, which: str, transform: str) -> Struct:
 
 
 def required_field(struct: Struct, which: str, field: str, transform: str) -> Node:
-    """Return a field of the key or the value. Raises RefusedRecord if there is none of this name."""
+    """Return a field of the key or the value. Raises RefusedRecord if there is no field of this name."""
     found = struct.part(field)
     if found is None:
         raise RefusedRecord(f"{transform} finds no field {field} in the {which}")

@@ -173,7 +173,7 @@ def _clock(offset: int, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TimezoneConverter:
-    """A records.transform.Transform. The rules name the converted fields if `includes`, else the others."""
+    """A records.transform.Transform. The rules select the fields to convert if `includes`, else those to leave alone."""
 
     zone: str
     rules: tuple[ZoneRule, ...]

@@ -255,7 +255,7 @@ class DropHeaders:
     headers: frozenset[str]
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
-        return replace(record, headers=tuple(one for one in record.headers if one.name not in self.headers))
+        return replace(record, headers=tuple(header for header in record.headers if header.name not in self.headers))
 
 
 def insert_header(options: Mapping[str, str]) -> InsertHeader:

@@ -85,7 +85,7 @@ def is_null(node: Node | None) -> bool | Node:
 
 @dataclass(frozen=True, slots=True)
 class Conditional:
-    """A tailrace.records.transform.Transform that applies another one to the records for which a predicate is true, or
+    """A tailrace.records.transform.Transform that applies `transform` to the records for which a predicate is true, or
     with `negate` false. Other records pass unchanged."""
 
     transform: Transform

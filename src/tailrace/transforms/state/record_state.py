@@ -267,8 +267,8 @@ def _deletes(given: OptionReader) -> tuple[str, bool, list[str]]:
     if given.has(handling) or given.has("drop.deletes"):
         kept = "none" if not given.boolean("drop.deletes", True) else "drop"
         deletes = _OLDER[given.word(handling, kept, tuple(_OLDER))]
-        said = next((mode for mode, same in _MODES.items() if same == (deletes, keeps)), "")
-        instead = f", as {newer}={said} says it today" if said else ""
+        today = next((mode for mode, same in _MODES.items() if same == (deletes, keeps)), "")
+        instead = f", as {newer}={today} says it today" if today else ""
         return deletes, keeps, [f"{' and '.join(older)}: read as Debezium 2 does{instead}; Debezium 3 ignores them."]
     notices = [f"drop.tombstones has an effect in events of Debezium 2 and 1 alone: {newer} takes its place."]
     return "", keeps, notices if older else []
