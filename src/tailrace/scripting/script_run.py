@@ -29,7 +29,7 @@ Flags = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 
 BOOLEAN, WHOLE, FLOATING, DECIMAL, TEXT, MIXED = "boolean", "whole", "floating", "decimal", "text", "mixed"
-"""The kinds of values of a step; of `mixed` values only their truth is known."""
+"""The kinds of a step's values. A step of kind `mixed` stands for an operand of any kind; only its truth is kept."""
 
 COMPARED: dict[str, Callable[..., Any]] = {
     "<": pc.less,
@@ -79,7 +79,7 @@ def column(kind: LogicalType, values: pa.Array) -> pa.Array:
 
 
 def truth(values: pa.Array) -> Flags:
-    """Return which values count as true: all but null, false, zero and empty."""
+    """Return a flag for each value: false for null, false, zero, NaN and the empty text, else true."""
     if pa.types.is_string(values.type):
         values = pc.greater(pc.binary_length(values), 0)
     elif pa.types.is_null(values.type):
@@ -117,7 +117,7 @@ class ScriptRun:
         try:
             return self._done(step, found, rows)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError, ArithmeticError):
-            # as of decimals whose product has more digits than there are
+            # for example a product of decimals with too many digits
             fault = f"{self._where} cannot compute {step.name} at character {step.at + 1}"
             raise RefusedRecord(fault, int(rows[0])) from None
 
@@ -192,7 +192,7 @@ class ScriptRun:
     def _compared(self, step: Operation, left: pa.Array, right: pa.Array, *, plainly: bool) -> pa.Array:
         texts_of = TEXT in (step.parts[0].of, step.parts[1].of)
         if self._is_javascript and texts_of:
-            # null is a number beside a text, and no text is one that is empty or of digits alone
+            # JavaScript compares null with a text as numbers
             known = [pa.types.is_string(side.type) for side in (left, right)]
             if not all(known) or left.null_count or right.null_count:
                 return _of_numbers_or_texts(step.name, left, right)
@@ -207,9 +207,11 @@ class ScriptRun:
         if self._is_javascript or not (left.null_count or right.null_count):
             return found
         # null is the least of all in Groovy
-        lower, higher = (pc.and_(one.is_null(), other.is_valid()) for one, other in ((left, right), (right, left)))
+        only_left = pc.and_(left.is_null(), right.is_valid())
+        only_right = pc.and_(right.is_null(), left.is_valid())
         both = pc.and_(left.is_null(), right.is_null())
-        ordered = pc.or_(lower if step.name[0] == "<" else higher, both if step.name[1:] else pc.and_(both, False))
+        is_less = step.name[0] == "<"
+        ordered = pc.or_(only_left if is_less else only_right, both if step.name[1:] else pc.and_(both, False))
         return pc.or_(found, ordered)
 
     def _equal(self, left: pa.Array, right: pa.Array) -> pa.Array:
@@ -261,7 +263,7 @@ class ScriptRun:
         return _CALLED[step.name](values, *step.literal)
 
     def _text(self, values: pa.Array) -> pa.Array:
-        """Return the values as they are joined to a text."""
+        """Return the texts of the values, as a concatenation shows them."""
         if pa.types.is_string(values.type):
             return values
         if self._is_javascript and pa.types.is_floating(values.type):
@@ -283,7 +285,7 @@ def _among(values: pa.Array, items: list[Any]) -> pa.Array:
 
 
 def _alike(pair: list[pa.Array]) -> list[pa.Array]:
-    """Return numbers as doubles if one of them is floating, as Java compares and counts."""
+    """Return both columns as doubles if one of them is floating, as Java compares and computes."""
     if not any(pa.types.is_floating(values.type) for values in pair):
         return pair
     return [
@@ -309,7 +311,7 @@ def _doubles(values: pa.Array) -> pa.Array:
 
 
 def _wide(values: pa.Array) -> pa.Array:
-    """Return whole numbers with at least 32 bits, as Java counts."""
+    """Return whole numbers with at least 32 bits, as Java computes with them."""
     narrow = pa.types.is_integer(values.type) and values.type.bit_width < 32
     return values.cast(pa.int32()) if narrow else values
 
@@ -324,24 +326,25 @@ def _total(values: pa.Array) -> pa.Array:
 
 
 def _in_order(left: pa.Array, right: pa.Array) -> list[pa.Array]:
-    """Return texts as bytes that sort like their UTF-16; if all texts are ASCII, these are their own bytes."""
+    """Return texts as bytes that sort like their UTF-16; texts that are all ASCII are returned unchanged."""
     if script_texts.is_ascii(left) and script_texts.is_ascii(right):
         return [left, right]
     return [script_texts.ordered(side) for side in (left, right)]
 
 
 def _of_numbers_or_texts(sign: str, left: pa.Array, right: pa.Array) -> pa.Array:
-    """Compare texts of which some are null, as JavaScript does: null is 0, and the other text is read as a number."""
+    """Compare texts, as JavaScript does where some are null: null is 0, and the other text is read as a number."""
     compared = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[sign]
 
-    def ordered(one: str | None, other: str | None) -> bool:
-        if one is not None and other is not None:
-            sides = [text.encode("utf-16-be", "surrogatepass") for text in (one, other)]
+    def ordered(pair: tuple[str | None, str | None]) -> bool:
+        first, second = pair
+        if first is not None and second is not None:
+            sides = [text.encode("utf-16-be", "surrogatepass") for text in (first, second)]
             return bool(compared(*sides))
-        return bool(compared(*(0.0 if text is None else script_texts.read_number(text) for text in (one, other))))
+        return bool(compared(*(0.0 if text is None else script_texts.read_number(text) for text in pair)))
 
     pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
-    return pa.array([ordered(one, other) for one, other in pairs], pa.bool_())
+    return pa.array([ordered(pair) for pair in pairs], pa.bool_())
 
 
 def _zero(of: pa.DataType) -> pa.Scalar:
@@ -357,7 +360,7 @@ def _scalar(step: Operation) -> pa.Scalar:
 
 
 def matching(pattern: str, values: pa.Array) -> pa.Array:
-    """Return which texts a regular expression of Java matches as a whole."""
+    """Return a boolean for each text: true if a regular expression of Java matches the whole text."""
     linear = linear_expression(pattern)
     if linear is not None:
         return pc.match_substring_regex(values, linear)

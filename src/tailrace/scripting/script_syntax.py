@@ -31,7 +31,7 @@ _TOKEN = re.compile(
 )
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", "'": "'", '"': '"'}
 _OWN_ESCAPES = {GROOVY: {"$": "$"}, JAVASCRIPT: {"v": "\v", "0": "\0", "/": "/"}}
-# by the letters of digits behind them; of others a compiler or the language's mode decides
+# codes of digits that every compiler reads alike; other digits match as a letter
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([0-3]?[0-7]{1,2}(?![0-9]))|(.))", re.DOTALL)
 _MOST_DIGITS = 38
 _NOT_IN = {
@@ -47,7 +47,7 @@ _LEVELS = (
     ("+", "-"),
     ("*", "%"),
 )
-"""The operators of two operands, those that bind least first."""
+"""The operators of two operands, in order of precedence from the weakest."""
 
 
 class NotUnderstood(ValueError):
@@ -58,7 +58,7 @@ class NotUnderstood(ValueError):
 
 
 class LongLiteral(int):
-    """A whole number of 64 bits, whatever its value."""
+    """A whole number that Groovy reads with 64 bits, however small it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +181,9 @@ class _Parser:
         if wanted is None:
             raise NotUnderstood(f"the method {name} is not understood", place)
         if name in _NOT_IN[self._language]:
-            raise NotUnderstood(f"the method {name} is none of {self._language}", place)
+            raise NotUnderstood(f"{self._language} has no method {name}", place)
         if len(arguments) not in (wanted if isinstance(wanted, tuple) else (wanted,)):
-            raise NotUnderstood(f"the method {name} has another number of arguments", place)
+            raise NotUnderstood(f"the method {name} takes another number of arguments", place)
         return ScriptTree(safe + "call", at, name, (tree, *arguments))
 
     def _primary(self) -> ScriptTree:
@@ -262,7 +262,7 @@ class _Parser:
             if part.startswith("${"):
                 piece = parse(part[2:-1], GROOVY)
             elif "$" in part:
-                raise NotUnderstood("$ in a text is not understood but as ${…}", at)
+                raise NotUnderstood("$ in a text is understood only as part of ${…}", at)
             else:
                 piece = ScriptTree("literal", at, literal=self._unescaped(part, at))
             found = ScriptTree("binary", at, "+", (found, piece))

@@ -134,7 +134,7 @@ class ScriptMeaning(Terms):
     # --- methods -------------------------------------------------------------------------------------------------
 
     def _unless_null(self, asked: KnownValue | Value, found: Term, otherwise: Any, tree: ScriptTree) -> Term:
-        """Return a value that counts only where another value is not null."""
+        """Return the values of `found` where `asked` is not null, and `otherwise` where it is null."""
         if not isinstance(asked, Value) or not asked.nullable:
             return found
         null = self._made("null", BOOLEAN, "==", (asked,), tree)
@@ -210,7 +210,7 @@ class ScriptMeaning(Terms):
         if kind_of(target) != TEXT or name not in CALLED or not all(map(takes, arguments)):
             raise self.refuse(f"does not understand {name}", tree)
         if name == "replace" and not self._is_javascript and not arguments[0]:
-            # between the halves of a character too
+            # Java replaces it even between the two surrogates of a character
             raise self.refuse("replaces an empty text", tree)
         if name == "matches":
             try:
@@ -266,12 +266,12 @@ class ScriptMeaning(Terms):
 
     def _count(self, sign: str, left: Term, right: Term, tree: ScriptTree) -> Term:
         pair = self._column(left, tree), self._column(right, tree)
-        kinds = [kind_of(one) for one in pair]
+        kinds = [kind_of(operand) for operand in pair]
         if not set(kinds) <= {*NUMBERS, NULL}:
             raise self.refuse(f"counts with what is no number by {sign}", tree)
         if self._is_javascript:
             if DECIMAL in kinds:
-                # there they are objects of Java
+                # in JavaScript decimals are objects of Java
                 raise self.refuse(f"counts with a decimal by {sign}", tree)
             return self._made("count", FLOATING, sign, pair, tree)
         of = next((kind for kind in (FLOATING, DECIMAL) if kind in kinds), WHOLE)
@@ -279,7 +279,7 @@ class ScriptMeaning(Terms):
 
     @staticmethod
     def _may_be_null(*pair: KnownValue | Value) -> bool:
-        return all((one.value is None) if isinstance(one, KnownValue) else one.nullable for one in pair)
+        return all((value.value is None) if isinstance(value, KnownValue) else value.nullable for value in pair)
 
     def _logic(self, tree: ScriptTree) -> Term:
         kind = "both" if tree.name == "&&" else "either"
@@ -294,7 +294,7 @@ class ScriptMeaning(Terms):
         second = self._guarded(tree.parts[1], BOOLEAN)
         if not self._is_javascript:
             return self._made(kind, BOOLEAN, tree.name, (first, second), tree)
-        # its value is that of one of the operands, which is known to be true or not, and may be of several kinds
+        # JavaScript returns an operand itself; unless both are booleans, only its truth is kept
         of = BOOLEAN if kind_of(first) == BOOLEAN == kind_of(second) else MIXED
         return self._made(f"{kind} of values" if of == BOOLEAN else kind, of, tree.name, (first, second), tree)
 
@@ -303,7 +303,7 @@ class ScriptMeaning(Terms):
         if isinstance(first, KnownValue):
             return self._term(yes if _truth(first.value) else no)
         pair = self._guarded(yes, NULL), self._guarded(no, NULL)
-        kinds = {kind_of(one) for one in pair} - {NULL}
+        kinds = {kind_of(operand) for operand in pair} - {NULL}
         if len(kinds) > 1 or {OTHER, MIXED} & kinds:
             raise self.refuse("gives values of two kinds", tree)
         return self._made("choice", next(iter(kinds), NULL), "?:", (first, *pair), tree)
@@ -321,7 +321,7 @@ class ScriptMeaning(Terms):
         if not isinstance(found, KnownValue | Value):
             return KnownValue(True)
         if self._is_javascript and kind_of(found) == DECIMAL:
-            # an object of Java, which is true
+            # in JavaScript a decimal is an object of Java, which is always true
             raise self.refuse("takes a decimal for true or false", whole)
         return self._column(found, whole)
 
@@ -339,7 +339,7 @@ class ScriptMeaning(Terms):
         return self._made("among", BOOLEAN, "in", (found,), tree, items)
 
     def _is_item(self, item: Any, found: KnownValue | Value) -> bool:
-        """Return True if a value can be an item of a list: in Groovy one of the same class of Java."""
+        """Return True if `item` can be compared with the value; in Groovy numbers must be of the same class of Java."""
         kind = kind_of(KnownValue(item))
         if self._is_javascript or kind not in NUMBERS:
             return item is not None and kind != DECIMAL and _alike(kind, kind_of(found)) and kind_of(found) != DECIMAL
@@ -349,19 +349,19 @@ class ScriptMeaning(Terms):
         return found.step.kind == "input" and kind != DECIMAL and found.step.name == of
 
     def _equal(self, left: Term, right: Term, tree: ScriptTree) -> Term:
-        for one, other in ((left, right), (right, left)):
-            if isinstance(one, KnownValue) and one.value is None:
+        for first, other in ((left, right), (right, left)):
+            if isinstance(first, KnownValue) and first.value is None:
                 if isinstance(other, KnownValue):
                     return KnownValue(other.value is None)
                 if not isinstance(other, Value) or not other.nullable:
                     return KnownValue(False)
                 return self._made("null", BOOLEAN, "==", (other,), tree)
         pair = self._column(left, tree), self._column(right, tree)
-        kinds = [kind_of(one) for one in pair]
+        kinds = [kind_of(operand) for operand in pair]
         if not _alike(*kinds) or {OTHER, MIXED} & set(kinds):
             raise self.refuse("compares values of two kinds", tree)
         if self._is_javascript and DECIMAL in kinds and (tree.literal or kinds == [DECIMAL, DECIMAL]):
-            # objects of Java, of which two are never the same
+            # in JavaScript decimals are objects of Java, and two objects are never the same
             raise self.refuse(f"compares a decimal by {tree.name or 'equals'}", tree)
         return self._made("equal", BOOLEAN, "==", pair, tree)
 

@@ -32,7 +32,7 @@ def is_ascii(values: pa.Array) -> bool:
 def _each(
     simple: Callable[[pa.Array], pa.Array], own: Callable[[str], Any], of: pa.DataType
 ) -> Callable[[pa.Array], pa.Array]:
-    """Return `simple` of the texts if they are ASCII, else `own` of each text."""
+    """Return a function that applies `simple` to all texts if they are ASCII, else `own` to each text."""
 
     def called(values: pa.Array) -> pa.Array:
         return simple(values) if is_ascii(values) else by_distinct(own, of, values)

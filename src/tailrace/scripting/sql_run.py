@@ -45,7 +45,7 @@ def run(step: Operation, kinds: Sequence[LogicalType], where: str, *inputs: pa.A
     try:
         return values_of(step, columns, len(inputs[0]))
     except pa.ArrowInvalid:
-        # as of decimals with more digits than there are
+        # for example decimals with too many digits
         raise RefusedRecord(f"{where} cannot be computed of the values of this block", 0) from None
 
 
@@ -84,7 +84,7 @@ def _as(values: pa.Array, of: str) -> pa.Array:
     if values.type == kind:
         return values
     if of == FLOATING and pa.types.is_decimal(values.type):
-        # each to the double that is next to it
+        # float() gives the nearest double
         return by_distinct(float, kind, values)
     if of == FLOATING and pa.types.is_integer(values.type):
         return pc.cast(values, kind, safe=False)
@@ -112,13 +112,13 @@ def _compared(sign: str, left: pa.Array, right: pa.Array) -> pa.Array:
 
 
 def _equal(left: pa.Array, right: pa.Array) -> pa.Array:
-    """Return which values are equal; NaN equals itself."""
+    """Return a boolean for each pair of values: true if they are equal. NaN equals itself."""
     same = pc.equal(left, right)
     return pc.or_(same, pc.and_(pc.is_nan(left), pc.is_nan(right))) if pa.types.is_floating(left.type) else same
 
 
 def _less(left: pa.Array, right: pa.Array) -> pa.Array:
-    """Return which values are less than the others; NaN is the greatest."""
+    """Return a boolean for each pair of values: true if the left is less. NaN is the greatest."""
     less = pc.less(left, right)
     if not pa.types.is_floating(left.type):
         return less

@@ -39,7 +39,7 @@ FUNCTIONS: dict[str, tuple[str, int, int]] = {
     "isnull": ("null", 1, 1),
     "isnotnull": ("not null", 1, 1),
 }
-"""The functions that are understood: what they do, and the least and the most of their arguments."""
+"""For each function that is understood: its operation, and its least and greatest number of arguments."""
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?:BD|[LlSsYyFfDd]|bd|Bd|bD)?(?![A-Za-z0-9_]))
@@ -268,7 +268,7 @@ class _Parser:
         self._expect("(")
         arguments = self._list()
         if not least <= len(arguments) <= most:
-            raise NotUnderstood(f"{word} has another number of arguments", at)
+            raise NotUnderstood(f"{word} takes another number of arguments", at)
         match name:
             case "if":
                 return ScriptTree("case", at, "IF", arguments)
@@ -322,12 +322,12 @@ def _unescaped(found: re.Match[str]) -> str:
         return chr(int(four or eight, 16))
     if octal:
         return chr(int(octal, 8))
-    # these two keep it, for LIKE
+    # `%` and `_` keep their backslash, for LIKE
     return f"\\{char}" if char in "%_" else _ESCAPES.get(char, char)
 
 
 def _number(text: str, at: int) -> Any:
-    """Return a number as Spark reads it: whole, decimal unless there is an exponent, or of the type of its suffix."""
+    """Return a number as Spark reads it: a float for an exponent or a suffix D or F, else an int or a Decimal."""
     suffix = text.lstrip("-.0123456789eE+").lower() if text[-1].isalpha() else ""
     digits = text[: len(text) - len(suffix)] if suffix else text
     if suffix in ("d", "f") or ("e" in digits.lower() and suffix != "bd"):
@@ -338,6 +338,6 @@ def _number(text: str, at: int) -> Any:
     bits = _INTEGERS.get(suffix, 63)
     if not -(1 << bits) <= number < 1 << bits:
         if suffix:
-            raise NotUnderstood(f"{text} is not such a number", at)
+            raise NotUnderstood(f"{text} has more than {bits + 1} bits", at)
         return Decimal(number)
     return number

@@ -152,9 +152,9 @@ class SqlMeaning(Terms):
         """Return AND or OR. If one operand alone decides, the result is known whatever the others are."""
         found = [self._truth(part) for part in tree.parts]
         deciding = tree.kind == "or"
-        if any(isinstance(one, KnownValue) and one.value is deciding for one in found):
+        if any(isinstance(operand, KnownValue) and operand.value is deciding for operand in found):
             return KnownValue(deciding)
-        rest = [one for one in found if not (isinstance(one, KnownValue) and one.value is (not deciding))]
+        rest = [part for part in found if not (isinstance(part, KnownValue) and part.value is (not deciding))]
         if not rest:
             return KnownValue(not deciding)
         return rest[0] if len(rest) == 1 else self._logic(tree.kind, rest, tree)
@@ -183,7 +183,7 @@ class SqlMeaning(Terms):
         if of == BOOLEAN and sign not in ("=", "!=", "<=>"):
             raise self.refuse(f"compares what has no order by {sign}", tree)
         by = BOOLEAN if of == NULL else of
-        return self._made("compare", BOOLEAN, [self._as(one, of) for one in pair], tree, name=sign, by=by)
+        return self._made("compare", BOOLEAN, [self._as(part, of) for part in pair], tree, name=sign, by=by)
 
     def _in(self, tree: ScriptTree) -> Plain:
         first, *items = (self._plain(part) for part in tree.parts)
@@ -250,19 +250,19 @@ class SqlMeaning(Terms):
         found = [self._plain(part) for part in tree.parts]
         if tree.name == "coalesce":
             of = self._common(found, tree)
-            return self._made("coalesce", of, [self._as(one, of) for one in found], tree)
+            return self._made("coalesce", of, [self._as(part, of) for part in found], tree)
         if tree.name == "concat":
             self._texts(found, tree)
-            return self._made("concat", TEXT, [self._as(one, TEXT) for one in found], tree)
+            return self._made("concat", TEXT, [self._as(part, TEXT) for part in found], tree)
         assert tree.name in _TEXT_FUNCTIONS
         self._texts(found[:1], tree)
         text = self._as(found[0], TEXT)
-        given = [one.value if isinstance(one, KnownValue) else ... for one in found[1:]]
+        given = [part.value if isinstance(part, KnownValue) else ... for part in found[1:]]
         if ... in given:
             raise self.refuse(f"needs constants in {tree.name}", tree)
         if None in given:
             return KnownValue(None)
-        if not all(isinstance(one, str if tree.name in _ASKING else int) for one in given):
+        if not all(isinstance(value, str if tree.name in _ASKING else int) for value in given):
             raise self.refuse(f"does not understand {tree.name} of such values", tree)
         of = BOOLEAN if tree.name in _ASKING else WHOLE if tree.name == "length" else TEXT
         literal = given[0] if tree.name in _ASKING else (*given, None)[:2] if given else None
@@ -271,8 +271,8 @@ class SqlMeaning(Terms):
     # --- values --------------------------------------------------------------------------------------------------
 
     def _common(self, parts: Sequence[Plain], tree: ScriptTree) -> str:
-        """Return the kind as which values are compared."""
-        kinds = {kind_of(one) for one in parts} - {NULL}
+        """Return the kind to which values are converted before they are compared. Raises RefusedRecord."""
+        kinds = {kind_of(part) for part in parts} - {NULL}
         if len(kinds) <= 1 and OTHER not in kinds:
             return next(iter(kinds), NULL)
         if kinds <= {*NUMBERS}:
@@ -280,7 +280,7 @@ class SqlMeaning(Terms):
         raise self.refuse("compares values of two kinds", tree)
 
     def _texts(self, parts: Sequence[Plain], tree: ScriptTree) -> None:
-        if not {kind_of(one) for one in parts} <= {TEXT, NULL}:
+        if not {kind_of(part) for part in parts} <= {TEXT, NULL}:
             raise self.refuse(f"uses {tree.name} of what is no text", tree)
 
     def _as(self, value: Plain, of: str) -> Plain:

@@ -173,7 +173,7 @@ def _clock(offset: int, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TimezoneConverter:
-    """A records.transform.Transform. The rules select the fields to convert if `includes`, else those to leave alone."""
+    """A records.transform.Transform. The rules name the fields to convert if `includes`, else the fields to keep."""
 
     zone: str
     rules: tuple[ZoneRule, ...]
