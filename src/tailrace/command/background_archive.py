@@ -1,7 +1,7 @@
-"""The class archive made by itself: a run without one starts `tailrace warm` once it has nothing to do. Driver.
+"""Creation of the class archive in the background: a run without an archive starts `tailrace warm` when idle. Driver.
 
-The process has the lowest priority and outlives the run. Several of them do not disturb each other: one makes the
-archive, the others wait and find it. A changed Java, Spark or jar needs another archive, and so counts as none.
+The process has the lowest priority and outlives the run. Several such processes do not disturb each other: one makes
+the archive, the others wait and find it. After a change of Java, Spark or a jar, a run makes another archive.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from tailrace.command import room
 
 SWITCH = "TAILRACE_ARCHIVE"
-"""The environment variable that turns this off, with the value `off`."""
+"""The environment variable that turns the creation off by the value `off`."""
 
 LEAST = 2 << 30
 """Bytes of memory that must be free: the process runs a Spark of its own."""
@@ -24,7 +24,7 @@ _log = logging.getLogger("tailrace")
 
 
 class Warming:
-    """Starts the process at most once. `java_options` are those with which the run's own JVM was started."""
+    """Starts the process at most once. `java_options` are the options with which the run's JVM was started."""
 
     def __init__(self, java_options: str) -> None:
         is_off = os.environ.get(SWITCH, "").strip().lower() == "off"
@@ -34,7 +34,11 @@ class Warming:
         )
 
     def start(self) -> None:
-        """Start the process, unless the run has an archive, memory is short, or it was started. Any thread."""
+        """Start the process, if it was not started yet. Any thread.
+
+        Does nothing if the creation is off, if spark-submit started the run, if memory is short, or if the options of
+        the JVM name an archive or forbid one.
+        """
         if self._is_done:
             return
         self._is_done = True

@@ -1,4 +1,4 @@
-"""The `tailrace` command: its arguments, and its commands as far as they are a few lines.
+"""The `tailrace` command: its arguments, and the commands that take only a few lines.
 
 Exit codes are those of `tailrace.errors`, 0 and 130.
 """
@@ -69,7 +69,7 @@ exit codes:
 LASTING = frozenset(
     kind.exit_code for kind in (ConfigError, PrerequisiteError, PositionLost, DecodeError, ConversionError, SinkError)
 )
-"""Exit codes of a run that a restart does not change: somebody has to act first."""
+"""Exit codes of failures that a restart repeats: somebody has to act first."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -94,10 +94,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors name the nearest word that is known, and the way to see them all."""
+    """A parser whose errors name the nearest known word, and the option --help."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the arguments of one command; end with an error that names those which it does not take."""
+        """Parse the arguments of one command; for unknown arguments exit with an error that names them."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -108,9 +108,10 @@ class _Parser(argparse.ArgumentParser):
         nearest: list[str] = []
         if wrong:
             actions = list(_actions(self))
-            words = [word for one in actions for word in one.option_strings if word.startswith("--")] if wrong[1] else [
-                str(word) for one in actions for word in one.choices or ()
-            ]  # fmt: skip
+            if wrong[1]:
+                words = [word for action in actions for word in action.option_strings if word.startswith("--")]
+            else:
+                words = [str(word) for action in actions for word in action.choices or ()]
             nearest = difflib.get_close_matches(wrong[1] or wrong[2], words, 1)
         near = f" The nearest is {nearest[0]}." if nearest else ""
         super().error(f"{message}.{near} {self.prog} --help shows what there is.")
@@ -266,7 +267,7 @@ def _add_spark(parser: argparse.ArgumentParser) -> None:
 
 
 def _read(arguments: argparse.Namespace, opening: str = "") -> RunConfig:
-    """Return what the file describes; logs `opening` before that."""
+    """Return the pipeline that the file describes; log `opening` first. Raises ConfigError."""
     overrides = _overrides(arguments)
     _show_log(arguments, overrides)
     if opening:
@@ -293,7 +294,7 @@ def _show_log(arguments: argparse.Namespace, overrides: Mapping[str, str]) -> No
 
 
 def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the entries of --set and --set-file, which override those of the file."""
+    """Return the entries of --set and --set-file, which override the file's entries. Raises ConfigError."""
     from tailrace.config.option import holds_secret
 
     overrides: dict[str, str] = {}
@@ -318,7 +319,7 @@ def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _content(name: str, path: str) -> str:
-    """Return a file's text as the value of an entry, with references escaped and without the last line end."""
+    """Return a file's text as the value of an entry, with `${` escaped and without the last line end."""
     try:
         text = Path(path).read_text("utf-8-sig")
     except OSError as error:

@@ -24,7 +24,7 @@ SINKS: Mapping[str, tuple[str, str]] = {
     "kafka": ("producer.bootstrap.servers", "localhost:9092"),
     "tables": ("path", "lake"),
 }
-"""The option that each sink needs, and a first value."""
+"""For each sink, the option that it needs and that option's first value."""
 
 _SOURCE, _SINK = "debezium.source.", "debezium.sink."
 _PASSWORD = "TAILRACE_PASSWORD"
@@ -32,7 +32,7 @@ _PASSWORD = "TAILRACE_PASSWORD"
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Answers to the questions of `init`: `given` by name, else by `ask`, which is None if there is nobody to ask."""
+    """Answers to the questions of `init`: from `given`, by name, else from `ask`, which is None without a terminal."""
 
     given: Mapping[str, str]
     ask: Callable[[str], str] | None
@@ -48,14 +48,14 @@ class Questions:
 
 
 def write(path: Path, given: Mapping[str, str], connector: str, sink: str, password: str) -> None:
-    """Ask for what is not given, look at the server, and write the file `path`. Raises TailraceError.
+    """Ask for the options that `given` lacks, look at the server, and write the file `path`. Raises TailraceError.
 
     `password` names the environment variable with the password.
     """
     if path.exists():
         raise ConfigError(f"The file {path} already exists.", "Name another one, or move it away.")
     questions = Questions(given, input if sys.stdin.isatty() else None)
-    known = {one.name: one for one in registry.known() if one.asked}
+    known = {descriptor.name: descriptor for descriptor in registry.known() if descriptor.asked}
     word = connector or questions.answer("connector", next(iter(known)))
     if word not in known:
         raise ConfigError(f"tailrace init does not know the connector {word}.", f"It knows {', '.join(known)}.")
@@ -77,7 +77,7 @@ def write(path: Path, given: Mapping[str, str], connector: str, sink: str, passw
     print(f"written  {path}")
     if statements:
         print("\nAn administrator has to run:\n")
-        print(*(f"  {one}" for one in statements), sep="\n")
+        print(*(f"  {statement}" for statement in statements), sep="\n")
     print()
 
 
@@ -104,7 +104,7 @@ def _lines(described: Descriptor, options: Mapping[str, str], sink: str, stateme
     name, value = SINKS[sink]
     lines = [f"# A pipeline from {described.title}; `tailrace check` says what it lacks.\n"]
     if statements:
-        lines += ["# An administrator has to run:\n", *(f"#   {one}\n" for one in statements)]
+        lines += ["# An administrator has to run:\n", *(f"#   {statement}\n" for statement in statements)]
     lines.append(migrate.line(f"{_SOURCE}connector.class", described.class_name))
     lines += [migrate.line(f"{_SOURCE}{option}", text) for option, text in options.items()]
     lines.append(migrate.line(f"{_SINK}type", sink))

@@ -15,7 +15,7 @@ from tailrace.errors import ConfigError, PrerequisiteError
 
 
 def add_command(commands: Any, shared: argparse.ArgumentParser) -> None:
-    """Add the command to those of `tailrace`."""
+    """Add the command `jars` to the commands of `tailrace`."""
     made = commands.add_parser("jars", parents=[shared], help="fetch the jars that sinks need into a directory")
     made.add_argument("--to", metavar="DIR", required=True, help="the directory; name it by --jars where they are used")
     made.add_argument("--sink", metavar="NAME", action="append", default=[], help="this sink's alone; repeatable")
@@ -24,14 +24,14 @@ def add_command(commands: Any, shared: argparse.ArgumentParser) -> None:
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says where jars come from to a command that needs jars."""
+    """Add the option --jars, which names the source of jars, to a command."""
     parser.add_argument(
         "--jars", metavar="DIR|URL", help="a directory with the sinks' jars, or a Maven repository that has them"
     )
 
 
 def apply(arguments: argparse.Namespace) -> None:
-    """Let the option hold for this process and those that it starts, as if the environment had named the place."""
+    """Put the option --jars into the environment of this process, which the processes that it starts inherit."""
     if getattr(arguments, "jars", None):
         from tailrace.spark.startup.jars import JARS
 
@@ -39,7 +39,7 @@ def apply(arguments: argparse.Namespace) -> None:
 
 
 def check(wanted: Sequence[Jar]) -> list[Finding]:
-    """Return an error if the directory of jars lacks some of those `wanted`; else a word about those to be fetched."""
+    """Return an error if the directory of jars lacks some that are `wanted`, else a finding with the jars to fetch."""
     from tailrace.spark.capabilities import is_brought
     from tailrace.spark.startup.jars import awaited
 
@@ -75,7 +75,10 @@ def _jars(arguments: argparse.Namespace) -> int:
 
 
 def needed(names: Sequence[str]) -> list[Jar]:
-    """Return the jars of the sinks `names`, of all sinks for none, each once. Raises SinkError for an unknown sink."""
+    """Return the jars of the sinks `names`, or of all sinks if `names` is empty, without duplicates.
+
+    Raises SinkError for an unknown sink.
+    """
     from tailrace import sinks
     from tailrace.sinks.tables.formats.detection import FORMATS
 
@@ -83,5 +86,5 @@ def needed(names: Sequence[str]) -> list[Jar]:
     for name in names or sinks.names():
         found += [*sinks.KNOWN.load(name).jars, *sinks.KNOWN.load(name).further_jars]
         if name == "tables":
-            found += [jar for one in FORMATS.values() for jar in one.jars]
+            found += [jar for table_format in FORMATS.values() for jar in table_format.jars]
     return list(dict.fromkeys(found))

@@ -22,7 +22,7 @@ _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def add_commands(commands: Any, shared: argparse.ArgumentParser) -> None:
-    """Add the commands to those of `tailrace`."""
+    """Add the commands `rebuild` and `maintain` to the commands of `tailrace`."""
     made = commands.add_parser(
         "rebuild", parents=[shared], help="rebuild tables of the mode latest or history from a log",
         description="Rebuild tables of the mode latest or history from tables of the mode log.",
@@ -82,7 +82,7 @@ def _maintain(arguments: argparse.Namespace) -> int:
 
 
 def _path_of(place: str) -> str:
-    """Return the path of the tables: that in a pipeline's file `place`, or `place` itself if it is no file."""
+    """Return the path of the tables. `place` is this path, or the file of a pipeline that names it."""
     from tailrace.sinks.tables.names import absolute
 
     if not Path(place).is_file():
@@ -109,14 +109,14 @@ def moment(text: str | None) -> str | datetime | None:
 
 @contextmanager
 def _session(path: str) -> Iterator[SparkSession]:
-    """Yield a session set up for the tables under `path`; stops it at the end unless it ran already."""
+    """Yield a session set up for the tables under `path`; stop it at the end unless it ran before."""
     from pyspark.sql import SparkSession
 
     from tailrace.spark.session import session
 
     formats = _formats(path)
-    needed = [jar for one in formats for jar in one.jars]
-    settings = {name: text for one in formats for name, text in one.settings.items()}
+    needed = [jar for table_format in formats for jar in table_format.jars]
+    settings = {name: text for table_format in formats for name, text in table_format.settings.items()}
     before = SparkSession.getActiveSession()
     spark = session(settings, jars=needed, log_level="off")
     try:
@@ -129,9 +129,10 @@ def _session(path: str) -> Iterator[SparkSession]:
 
 
 def _formats(path: str) -> list[TableFormat]:
-    """Return the formats that the tables under `path` may have: if on a local disk, their actual format, else all."""
+    """Return the formats that the tables under `path` may have: their own format on a local disk, else all formats."""
     from tailrace.sinks.tables.formats.detection import FORMATS
     from tailrace.sinks.tables.positions import NAME
 
     place = Path(path.removeprefix("file:"), NAME)
-    return [one for one in FORMATS.values() if (place / one.marker).is_dir()] or list(FORMATS.values())
+    known = list(FORMATS.values())
+    return [table_format for table_format in known if (place / table_format.marker).is_dir()] or known

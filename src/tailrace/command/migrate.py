@@ -1,7 +1,7 @@
 """The check and the migration of a Debezium file: `tailrace check --offline` and `tailrace migrate`. Driver.
 
-Neither connects to anything or prints values of the file's entries, any of which may hold a secret. `migrate` reads
-the file of offsets that the entries name, if the connector goes on behind offsets of Debezium, and shows the offset.
+Neither command connects to a server or prints values of the file's entries, any of which may hold a secret. If the
+connector can go on behind an offset of Debezium, `migrate` reads it from the file that the entries name, and prints it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _STATES = ("kept", "translated", "without effect", "refused")
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The judgement of a file: its examination, the sink that it names (None if it cannot be opened), and faults."""
+    """The verdict on a file: its examination, its sink (None if it cannot be opened), and its faults."""
 
     examination: Examination
     sink: Sink | None
@@ -52,7 +52,7 @@ class Judgement:
 
 
 def judge(entries: Mapping[str, str]) -> Judgement:
-    """Judge the entries of a file. Raises ConfigError for an unknown connector."""
+    """Examine the entries of a file, and open its sink. Raises ConfigError for an unknown connector."""
     examination = registry.examine_entries(entries, sinks=sinks.names())
     if examination.run is None:
         return Judgement(examination, None, examination.faults)
@@ -100,20 +100,20 @@ def _findings(judgement: Judgement) -> Iterator[Finding]:
 
 def summary(run: RunConfig, sink: Sink | None) -> Finding:
     """Describe a pipeline in one sentence."""
-    said = f"{run.name}: {run.source.connector} to {run.sink.name}, format {run.source.event_format}"
-    return Finding("ok", "configuration", f"{said}, {sink.delivery}." if sink is not None else f"{said}.")
+    text = f"{run.name}: {run.source.connector} to {run.sink.name}, format {run.source.event_format}"
+    return Finding("ok", "configuration", f"{text}, {sink.delivery}." if sink is not None else f"{text}.")
 
 
 def migrate(path: str | Path, *, write: bool = False) -> int:
-    """Print the outcome of each entry of a file, and its events and topics; with `write` make a cleaned file beside it.
+    """Print the outcome of each entry of a file, its events and its topics; return the exit code.
 
-    Returns the exit code: 0, or 2 if an entry is refused; then writes nothing. Raises ConfigError if the file cannot be
-    read, or if the cleaned file exists.
+    With `write` also write the cleaned file beside it. The code is 0, or 2 if the file is refused; then nothing is
+    written. Raises ConfigError if the file cannot be read, or if the cleaned file exists.
     """
     entries = read_entries(path)
     judgement = judge(entries)
-    said, start = _stored_offset(judgement.examination)
-    for line in (*_outcomes(judgement), "", *_result(judgement), *said):
+    offset_lines, start = _stored_offset(judgement.examination)
+    for line in (*_outcomes(judgement), "", *_result(judgement), *offset_lines):
         print(line)
     if not judgement.passes:
         return ConfigError.exit_code
@@ -131,9 +131,9 @@ def _outcomes(judgement: Judgement) -> Iterator[str]:
     for outcome in examination.outcomes:
         yield f"{outcome.state:<15} {_outcome(outcome, outcome.name in examination.waiting)}"
     counts: Counter[str] = Counter(outcome.state for outcome in examination.outcomes)
-    told = ", ".join(f"{counts[state]} {state}" for state in _STATES if counts[state])
+    counted = ", ".join(f"{counts[state]} {state}" for state in _STATES if counts[state])
     yield ""
-    yield f"{_count(len(examination.outcomes), 'entry', 'entries')}: {told or 'nothing'}."
+    yield f"{_count(len(examination.outcomes), 'entry', 'entries')}: {counted or 'nothing'}."
 
 
 def _outcome(outcome: Outcome, is_waiting: bool) -> str:
@@ -152,9 +152,9 @@ def _outcome(outcome: Outcome, is_waiting: bool) -> str:
 def _result(judgement: Judgement) -> Iterator[str]:
     """Yield lines about faults, connector, events, topics and sink."""
     run = judgement.examination.run
-    told = {outcome.text for outcome in judgement.examination.outcomes if outcome.state == "refused"}
+    refusals = {outcome.text for outcome in judgement.examination.outcomes if outcome.state == "refused"}
     for fault in judgement.faults:
-        if not any(text and fault.endswith(text) for text in told):
+        if not any(text and fault.endswith(text) for text in refusals):
             yield f"{'refused':<15} {fault}"
     if run is None:
         return
@@ -175,7 +175,7 @@ def _result(judgement: Judgement) -> Iterator[str]:
 def _stored_offset(examination: Examination) -> tuple[list[str], dict[str, str]]:
     """Return lines about the offset that Debezium has stored, and the entries with which a run goes on behind it.
 
-    Both are empty for a connector that takes over no offsets, and for a file that tells of none.
+    Both are empty if the connector takes over no offsets, or if the file names a start or no storage of offsets.
     """
     run = examination.run
     given = {name.removeprefix(_SOURCE).lower(): name for name in examination.entries}
@@ -193,7 +193,7 @@ def _stored_offset(examination: Examination) -> tuple[list[str], dict[str, str]]
     file = resolve(examination.entries, expressions=entry.startswith(_SOURCE), waiting=[])[entry]
     try:
         offset = offset_of(file, run.name, run.source.logical_name)
-        option = next(one for one in registry.table(run.source.connector) if one.name == _START)
+        option = next(option for option in registry.table(run.source.connector) if option.name == _START)
         if fault := option.check(offset) if option.check is not None else "":
             raise UnreadableOffsets(f"the offset {fault}")
     except UnreadableOffsets as why:
@@ -268,7 +268,7 @@ def cleaned_path(path: str | Path) -> Path:
 def cleaned(examination: Examination) -> dict[str, str]:
     """Return the effective entries of a file, with their texts, under today's names.
 
-    Implications of older names, such as the event format, become entries of their own.
+    Settings that an older name implies, such as the event format, become entries of their own.
     """
     found: dict[str, str] = {}
     for outcome in examination.outcomes:

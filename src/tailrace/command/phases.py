@@ -1,4 +1,4 @@
-"""The phases of a run in log lines: what is done and how long it took, and a line while one takes long. Driver."""
+"""The phases of a run in log lines: what was done, how long it took, and a line while a phase takes long. Driver."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tailrace.monitoring.status import Describe, Status
 log = logging.getLogger("tailrace")
 
 SILENCE_S = 4.5
-"""Seconds after which a phase that is not over says so, again and again."""
+"""Seconds after which a line says that a phase is not over yet, and between two such lines."""
 
 
 class Phases:
-    """Logs the phases of a run, one at a time. A thread of its own logs that one is not over yet.
+    """Logs the phases of a run, one at a time. A thread logs when a phase takes long; `close` ends the thread.
 
-    `close` ends the thread. `progress` and `idle` take what Spark reports of the query, on any thread: the first row
-    ends the last phase of the start.
+    `progress` and `idle` take Spark's reports about the query, on any thread: the first row ends the last phase of the
+    start.
     """
 
     def __init__(self, describe: Describe, clock: Callable[[], float] = time.monotonic) -> None:
@@ -58,7 +58,7 @@ class Phases:
     def begin(self, doing: str, since: float | None = None) -> None:
         """Begin a phase. `doing` ends a sentence, as in "starting Spark"; `since` is when it began, if earlier.
 
-        It says nothing, so the silence that has lasted until now goes on.
+        Logs nothing, so SILENCE_S still counts from the line before.
         """
         with self._lock:
             self._doing = doing
@@ -88,7 +88,7 @@ class Phases:
         self.end(done)
 
     def progress(self, record: Mapping[str, Any]) -> None:
-        """Log the first delivered events, and the end of the initial snapshot, by a progress record of Spark's."""
+        """Log the first delivered events and the end of the initial snapshot when a progress record shows them."""
         status = Status.of(record, self._describe)
         now = self._clock()
         if status.events and not self._is_delivering:
@@ -106,7 +106,7 @@ class Phases:
             log.info("The snapshot is complete: %s events, %.1f s.", f"{self._snapshot_events:,}", seconds)
 
     def idle(self) -> None:
-        """Log that there is nothing to deliver yet, if nothing was."""
+        """Log once that there is nothing to deliver yet, unless events were delivered."""
         if not self._is_delivering:
             self._is_delivering = True
             self.end("There is nothing to deliver yet, so the run waits for changes")

@@ -25,21 +25,24 @@ _ENDPOINT = "spark.hadoop.fs.s3a.endpoint"
 
 
 def demand(run: RunConfig, sink: Sink, conf: Mapping[str, str], *, local: bool) -> list[Finding]:
-    """Return the findings. Raises ConnectionFailed for what does not answer; on a cluster tasks may reach it."""
+    """Return a finding for each part. Raises ConnectionFailed if a part does not answer and Spark is local.
+
+    On a cluster the executors may reach a part that this host does not.
+    """
     found = findings(run, sink, conf)
-    failed = [one for one in found if one.level == "error"]
+    failed = [finding for finding in found if finding.level == "error"]
     if failed and local:
-        raise ConnectionFailed(" ".join(one.text for one in failed), failed[0].remedy)
+        raise ConnectionFailed(" ".join(finding.text for finding in failed), failed[0].remedy)
     return found
 
 
 def findings(run: RunConfig, sink: Sink, conf: Mapping[str, str]) -> list[Finding]:
-    """Ask all parts at the same time; return a finding for each. Takes `connect.timeout.ms`."""
+    """Ask all parts at the same time; return a finding for each. Takes at most about `connect.timeout.ms`."""
     seconds = run.source["connect.timeout.ms"] / 1000
     asked: list[Callable[[], list[Finding]]] = [sink.asked, partial(_signals, run, seconds)]
     asked += [partial(_found, *place, seconds) for place in _places(run, sink, conf)]
     with ThreadPoolExecutor(len(asked), "tailrace-ask") as pool:
-        return [one for found in pool.map(lambda ask: ask(), asked) for one in found]
+        return [finding for found in pool.map(lambda ask: ask(), asked) for finding in found]
 
 
 def _found(what: str, place: reachability.Place, option: str, seconds: float) -> list[Finding]:
@@ -50,7 +53,7 @@ def _found(what: str, place: reachability.Place, option: str, seconds: float) ->
 
 
 def _places(run: RunConfig, sink: Sink, conf: Mapping[str, str]) -> Iterator[tuple[str, reachability.Place, str]]:
-    """Yield registries and stores: what each is, its place, and the option that names it."""
+    """Yield registries and stores: the word for each, its place, and the option that names it."""
     seen = set()
     has_proxy = any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES)
     for name, text in run.source.given.items():

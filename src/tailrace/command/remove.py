@@ -1,7 +1,7 @@
-"""The command `tailrace remove`: takes a pipeline away, part by part. Driver.
+"""The command `tailrace remove`: removes a pipeline's parts on the server, and its checkpoint. Driver.
 
-The checkpoint goes last: it shows what is the pipeline's own, so that the command can be repeated after it was ended.
-What the sink has written stays.
+The checkpoint is removed last: it shows which parts are the pipeline's own, so an interrupted command can be repeated.
+Records and tables that the sink has written stay.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _OWN = frozenset({"metadata", "offsets", "commits", "sources", "state", "http.to
 def run(configured: RunConfig, *, yes: bool, ask: Callable[[str], str] = input) -> int:
     """Remove the parts that the user agrees to, all with `yes`; return the exit code.
 
-    Raises TailraceError, also if a run holds the checkpoint, and if there is nobody to ask.
+    Raises CheckpointInUse if a run holds the checkpoint, ConfigError if there is no terminal to ask on, and the
+    TailraceError of a server that cannot be asked.
     """
     directory = configured.checkpoint
     if not yes and not sys.stdin.isatty() and ask is input:
@@ -43,7 +44,7 @@ def run(configured: RunConfig, *, yes: bool, ask: Callable[[str], str] = input) 
 
 
 def _on_server(configured: RunConfig, yes: bool, ask: Callable[[str], str]) -> bool:
-    """Remove what is on the server; return False if a part of the pipeline's own is left."""
+    """Remove the pipeline's parts on the server; return False if a part that is its own is left."""
     source = configured.source
     removal = find(source.connector).load_removal()
     if removal is None:
@@ -86,8 +87,8 @@ def _checkpoint(
     if not is_clean:
         print(f"left     {name}: it shows what is this pipeline's own. Remove the rest, and run the command again.")
         return False
-    names = {one.name for one in directory.iterdir()} - _OWN
-    foreign = sorted(one for one in names if not one.startswith((".", "tailrace")))
+    names = {path.name for path in directory.iterdir()} - _OWN
+    foreign = sorted(name for name in names if not name.startswith((".", "tailrace")))
     if foreign:
         print(f"left     {name}: it has files that are not a checkpoint's: {', '.join(foreign[:5])}.")
         return False

@@ -1,4 +1,4 @@
-"""The room that a run needs: memory of its processes, disk for what waits and for the checkpoint. Driver."""
+"""The room that a run needs: memory of its processes, disk for waiting changes and for the checkpoint. Driver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _CHECKPOINT = 100 << 20
 
 
 def findings(run: RunConfig, conf: Mapping[str, str], *, local: bool = True) -> list[Finding]:
-    """Return how much the driver's host needs and has: one that is ok, or warnings."""
+    """Compare the memory and disk that a run may need with what the driver's host has free.
+
+    Returns a finding of level ok, or a warning for each that is short.
+    """
     heap = size(conf.get(_HEAP, _DEFAULT))
     has_spool = "max.batch.size.in.bytes" in run.source
     waits = run.source.get("max.queue.size.in.bytes") or _WAITS_IN_MEMORY + _WAITS_ON_DISK
@@ -63,7 +66,7 @@ def size(text: str) -> int:
 
 
 def available(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Return the bytes of memory that are free for this process, by its machine and its control group; None if unknown.
+    """Return the bytes of memory that its machine and its control group leave to this process; None if unknown.
 
     Memory that holds copies of files counts as free.
     """
@@ -72,8 +75,8 @@ def available(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup"))
         line = re.search(r"^MemAvailable:\s+([0-9]+) kB$", (proc / "meminfo").read_text(), re.MULTILINE)
         found += [int(line[1]) << 10] if line else []
         # version 2: "max" if there is no limit
-        own = re.search(r"^0::/?(.*)$", (proc / "self" / "cgroup").read_text(), re.MULTILINE)
-        for group in (groups / own[1], groups) if own else ():
+        group_line = re.search(r"^0::/?(.*)$", (proc / "self" / "cgroup").read_text(), re.MULTILINE)
+        for group in (groups / group_line[1], groups) if group_line else ():
             limit = group / "memory.max"
             text = limit.read_text().strip() if limit.exists() else "max"
             if text.isdecimal():

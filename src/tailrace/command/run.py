@@ -1,4 +1,4 @@
-"""The command `tailrace run`: starts a pipeline, says what it does, and follows it to its end. Driver, main thread."""
+"""The command `tailrace run`: starts a pipeline, and logs its progress until it ends. Driver, main thread."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(
 ) -> int:
     """Run a pipeline until it ends or is asked to stop; return the exit code 0. Raises its failure.
 
-    With `is_last` the process ends next, and does not wait for its JVM's end.
+    With `is_last` this process ends next, so it does not wait for the end of its JVM.
     """
     with StopRequest() as stop:
         from tailrace.monitoring.monitor import Monitor
@@ -80,7 +80,7 @@ def run(
 
 
 def opening(configured: RunConfig, sink: Sink) -> list[str]:
-    """Return sentences about a run: its source, sink, checkpoint and delivery, and what it does first."""
+    """Return the sentences that a run logs first: source, sink, checkpoint, delivery, and its first step."""
     source = configured.source
     found = find(source.connector)
     place = source.get("database.hostname") or ""
@@ -115,7 +115,7 @@ def _first(source: Mapping[str, Any]) -> str:
 
 
 def _check(pipeline: Pipeline, phases: Phases, conf: Mapping[str, str], *, local: bool) -> None:
-    """Check the server and the sink. Raises what a run cannot do without; logs warnings."""
+    """Check the server and the sink; log warnings. Raises TailraceError for a need that is not met."""
     asking = phases.phase("waiting for the database and the sink", "The server is checked")
     with asking, ThreadPoolExecutor(1, "tailrace-parts") as other:
         parts = other.submit(reachable_parts.demand, pipeline.run, pipeline.sink, conf, local=local)
@@ -143,7 +143,7 @@ def _deliver(
     except Exception as error:
         from tailrace.monitoring.processes import jvm_lost
 
-        # A supervisor signals every process of a service: failures after that come from the ends of the others.
+        # A supervisor signals every process of a service: after a stop, the end of another process causes failures.
         if not stop.asked:
             known = jvm_lost(error) or pipeline.cause(error)
             if known is None or known is error:
@@ -211,7 +211,7 @@ def _follow(pipeline: Pipeline, once: bool, stop: StopRequest, shown: tuple[Phas
 
 
 def _await(started: Future[Any], stop: StopRequest, doing: str, end: Callable[[], None] | None = None) -> Any:
-    """Wait for a step of the start; return its result. If a stop is asked for, log that, and call `end`."""
+    """Wait for a step of the start; return its result. If a stop is asked for meanwhile, log it and call `end`."""
     started.add_done_callback(lambda _: stop.wake())
     while not started.done():
         if stop.wait(5):

@@ -1,4 +1,4 @@
-"""The command `tailrace slots`: what keeps the database's log, for how long, and the drop of an unused slot. Driver."""
+"""The command `tailrace slots`: shows what keeps the database's log and for how long; drops an unused slot. Driver."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(pipeline: RunConfig, arguments: argparse.Namespace) -> int:
         counted, _ = migrate.show(_kept(pipeline))
         print(counted)
         return 0
-    # a checkpoint elsewhere is not looked at, and counts as one that needs its slot
+    # a checkpoint that is in no local directory counts as existing, so its slot is needed
     folder = pipeline.checkpoint
     has_checkpoint = folder is None or (folder / "offsets").is_dir()
     if not arguments.drop:
@@ -61,7 +61,7 @@ def run(pipeline: RunConfig, arguments: argparse.Namespace) -> int:
 
 
 def _kept(pipeline: RunConfig) -> Iterator[Finding]:
-    """Yield how long the server keeps its log, and how far the pipeline is behind."""
+    """Yield findings: how long the server keeps its log, and how far the pipeline is behind."""
     from tailrace.connectors.findings import Finding
     from tailrace.connectors.registry import find
     from tailrace.log.retention import duration, told
@@ -94,7 +94,7 @@ def _kept(pipeline: RunConfig) -> Iterator[Finding]:
 
 
 def _behind(pipeline: RunConfig, now: float) -> float | None:
-    """Return the seconds that the pipeline is behind: those that its latest run has told, and those since then."""
+    """Return the pipeline's lag in seconds: the lag in its status file, plus the file's age. None if unknown."""
     from tailrace.monitoring.status_file import last_state
 
     if pipeline.checkpoint is None:
@@ -103,8 +103,8 @@ def _behind(pipeline: RunConfig, now: float) -> float | None:
         state = last_state(pipeline.checkpoint, is_running=True)
     except TailraceError:
         return None
-    told_s: float | None = state["log"].get("behind_s")
-    return None if told_s is None else told_s + max(now - state["at_s"], 0.0)
+    stored_s: float | None = state["log"].get("behind_s")
+    return None if stored_s is None else stored_s + max(now - state["at_s"], 0.0)
 
 
 def _answer(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The command `tailrace status`: what a pipeline does, from the status in its checkpoint. Driver of no query."""
+"""The command `tailrace status`: shows a pipeline's state from the status file in its checkpoint. Without Spark."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def show(
     out: TextIO = sys.stdout,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Print the status, with `is_watched` again and again; return the exit code 0.
+    """Print the status; with `is_watched` repeat this until Ctrl-C. Return the exit code 0.
 
     Raises ConfigError if the checkpoint is not local, TailraceError if no run has written a status.
     """
@@ -52,7 +52,7 @@ def show(
 
 
 def lines(state: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines that tell a state."""
+    """Yield the lines that describe a state."""
     yield f"{state['pipeline']} ({state['connector']}): {state['state']} since {_time(_since(state))}"
     if state["state"] == "lost":
         yield f"  {_LOST}"
@@ -89,7 +89,7 @@ def lines(state: dict[str, Any]) -> Iterator[str]:
 
 
 def _since(state: dict[str, Any]) -> float:
-    """Return the time at which the state began."""
+    """Return the time at which the state began, in seconds since 1970."""
     if state["state"] == "lost":
         return float(state["at_s"])
     return float(state["started_s"] if state["ended_s"] is None else state["ended_s"])

@@ -36,7 +36,7 @@ class StopRequest:
             signal.signal(number, handler)
 
     def postpone(self) -> None:
-        """From now on do not raise: the caller looks at `asked` or `wait`, since a query is starting or running."""
+        """Do not raise from now on: a query is starting or running, and the caller checks `asked` or `wait`."""
         self._running = True
 
     @property

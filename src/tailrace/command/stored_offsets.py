@@ -1,7 +1,7 @@
 """The offsets in a file of Kafka Connect (offset.storage.file.filename). Driver.
 
-Kafka Connect writes a Java map of byte arrays: a key is the JSON of a connector's name and a part of its source, and
-the value the JSON of the offset there.
+Kafka Connect writes a Java map of byte arrays. A key is the JSON of a connector's name and a source partition; its
+value is the JSON of the offset there.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _NULL = b"p"
 
 
 class UnreadableOffsets(Exception):
-    """A file that no offsets can be read from; the text says why."""
+    """Offsets that cannot be read or used; the text says why."""
 
 
 def offset_of(path: str | Path, connector: str, server: str) -> str:
-    """Return the JSON of the offset that is stored for a server, by its topic.prefix.
+    """Return the JSON of the offset that is stored for `server`, a topic.prefix. Raises UnreadableOffsets.
 
-    If several connectors have one, that of `connector` counts. Raises UnreadableOffsets.
+    If several connectors have an offset for it, the offset of `connector` counts.
     """
     found: dict[str, str] = {}
     for key, value in _entries(path):
@@ -69,7 +69,7 @@ def _entries(path: str | Path) -> list[tuple[bytes, bytes | None]]:
 
 
 def _array(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Return the array at a place, None for null, and the place behind it."""
+    """Return the array at `at`, None for null, and the place behind the array. Raises UnreadableOffsets."""
     if data[at : at + 1] == _NULL:
         return None, at + 1
     mark = _ARRAY.match(data, at)
@@ -83,7 +83,7 @@ def _array(data: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def _key(key: bytes) -> tuple[str, dict[str, Any]]:
-    """Return a key's connector, and the part of its source."""
+    """Return a key's connector name and source partition; "" and {} if the key is not understood."""
     try:
         found = json.loads(key)
     except ValueError:

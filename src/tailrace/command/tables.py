@@ -1,4 +1,4 @@
-"""The command `tailrace tables`: the tables of a pipeline that runs, and what is to become of them. Driver."""
+"""The command `tailrace tables`: lists the tables of a running pipeline, or sends it a signal about some. Driver."""
 
 from __future__ import annotations
 
