@@ -1,7 +1,7 @@
 """The metrics of an observed query: Debezium's names with Debezium's units, and names of tailrace's own. Driver.
 
-Both kinds are made of one observation, so they cannot disagree. Debezium's are GAUGEs throughout, as the rules of
-Debezium Server's exporter declare them. tailrace's have base units, and counters end in `_total`.
+Both kinds are made of the same observation, so they cannot disagree. All of Debezium's metrics are gauges, as the rules
+of Debezium Server's exporter declare them. tailrace's metrics have base units, and counters end in `_total`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Numbers:
     @property
     def own(self) -> dict[str, str]:
         named = self.state["connector"]
-        # before the planner's file is there, too: a label that changes makes another series
+        # known even before the planner's file is there: a label that changes makes another series
         connector = self.measures.get("event_name") or (find(named).traits.event_name if named else "")
         return {**self.tags, "pipeline": self.state["pipeline"], "connector": connector}
 
@@ -86,7 +86,7 @@ class _Numbers:
         return sum(table["events"][op] for table in self.tables for op in ops)
 
     def by_table(self, name: str) -> dict[str, int]:
-        """Return counts of the tally for the tables that have labels; the rest share the last one."""
+        """Return counts of the tally by table; tables without a label of their own share the label `other`."""
         shown = {table["table"] for table in self.tables}
         found: dict[str, int] = {}
         for table, count in self.tally.get(name, {}).items():
@@ -113,17 +113,19 @@ def _compatible(numbers: _Numbers) -> Iterator[MetricFamily]:
             merged.setdefault(attribute, []).append((labels, float(value)))
     streaming, snapshot = numbers.compatible("streaming"), numbers.compatible("snapshot")
     for kind, op in _BY_OP.items():
-        counts = [({**streaming, "table": one["table"]}, float(one["events"][op])) for one in numbers.tables]
+        counts = [({**streaming, "table": table["table"]}, float(table["events"][op])) for table in numbers.tables]
         merged[f"NumberOf{kind}EventsSeen"] = [*counts]
         if kind == "Create":
             merged["create_events_count"] = [*counts]
     merged["RowsScanned"] = [
-        ({**snapshot, "table": one["table"]}, float(one["events"]["r"])) for one in numbers.tables if one["events"]["r"]
+        ({**snapshot, "table": table["table"]}, float(table["events"]["r"]))
+        for table in numbers.tables
+        if table["events"]["r"]
     ]
-    chunked = [one for one in numbers.tables if one["unit"] == "chunks"]
+    chunked = [table for table in numbers.tables if table["unit"] == "chunks"]
     for attribute, part in (("TableChunkCounts", "rows_expected"), ("TableChunksCompletedCounts", "rows")):
         merged[attribute] = [
-            ({**snapshot, "table": one["table"]}, float(one[part])) for one in chunked if one[part] is not None
+            ({**snapshot, "table": table["table"]}, float(table[part])) for table in chunked if table[part] is not None
         ]
     for attribute, samples in merged.items():
         yield MetricFamily(
@@ -158,7 +160,7 @@ def _streaming(numbers: _Numbers) -> dict[str, float]:
 
 def _snapshot(numbers: _Numbers) -> dict[str, float]:
     watch, rows = numbers.observation.snapshot, numbers.total(["r"])
-    # a short snapshot begins and ends between two looks, and one of empty tables has no rows
+    # a short snapshot may begin and end between two observations, and a snapshot of empty tables has no rows
     tables = numbers.measures["reading"].get("snapshot_tables", 0)
     is_done = not watch.is_running and (bool(watch.ended_s) or rows > 0 or tables > 0)
     return {
@@ -179,7 +181,7 @@ def _snapshot(numbers: _Numbers) -> dict[str, float]:
 
 
 def _unchanged(numbers: _Numbers) -> int:
-    """Return the number of updates that changed nothing shown; -1 if they are not left out."""
+    """Return the number of updates left out because they change no delivered column; -1 if such updates are kept."""
     return int(numbers.measures.get("unchanged", -1))
 
 
@@ -222,16 +224,16 @@ def _query(numbers: _Numbers) -> Iterator[MetricFamily]:
     state, own, measures = numbers.state, numbers.own, numbers.measures
     error = state["error"]
 
-    def one(name: str, kind: Kind, text: str, value: float | None, labels: Labels | None = None) -> MetricFamily:
+    def single(name: str, kind: Kind, text: str, value: float | None, labels: Labels | None = None) -> MetricFamily:
         samples = () if value is None else (({**own, **(labels or {})}, float(value)),)
         return MetricFamily(f"tailrace_{name}", kind, text, samples)
 
-    yield one("build_info", "gauge", "Versions and the format of values, as labels.", 1, _build(numbers))
-    yield one("up", "gauge", "1 while the query runs.", state["state"] in ("starting", "running"))
-    yield one("source_lag_bytes", "gauge", "Log written and not yet delivered.", state["lag_bytes"])
-    yield one("source_lag_seconds", "gauge", "Age of the moment up to which all is delivered.", state["lag_s"])
-    yield one("batches_total", "counter", "Batches with changes.", state["batches"])
-    yield one("last_batch_timestamp_seconds", "gauge", "End of the newest batch.", state["committed_s"])
+    yield single("build_info", "gauge", "Versions and the format of values, as labels.", 1, _build(numbers))
+    yield single("up", "gauge", "1 while the query runs.", state["state"] in ("starting", "running"))
+    yield single("source_lag_bytes", "gauge", "Log written and not yet delivered.", state["lag_bytes"])
+    yield single("source_lag_seconds", "gauge", "Age of the moment up to which all is delivered.", state["lag_s"])
+    yield single("batches_total", "counter", "Batches with changes.", state["batches"])
+    yield single("last_batch_timestamp_seconds", "gauge", "End of the newest batch.", state["committed_s"])
     yield MetricFamily(
         "tailrace_errors_total", "counter", "Failures that ended the query, by the class of the exit code.",
         tuple(({**own, "kind": kind}, float(error is not None and error["kind"] == kind))
@@ -240,24 +242,24 @@ def _query(numbers: _Numbers) -> Iterator[MetricFamily]:
     sink = numbers.observation.sink
     if sink is not None:
         labels = {"sink": sink.sink}
-        yield one("sink_retries_total", "counter", "Waits of the sink before another try.", sink.retries, labels)
-        yield one("sink_refused_total", "counter", "Records that the sink refuses for good.", sink.refused, labels)
+        yield single("sink_retries_total", "counter", "Waits of the sink before another try.", sink.retries, labels)
+        yield single("sink_refused_total", "counter", "Records that the sink refuses for good.", sink.refused, labels)
     if not measures:
         return
     reading = measures["reading"]
-    yield one("connected", "gauge", "1 while the database is connected.", state["is_connected"])
+    yield single("connected", "gauge", "1 while the database is connected.", state["is_connected"])
     yield MetricFamily(
         "tailrace_reconnects_total", "counter", "Lost sessions, by kind.",
         tuple(({**own, "kind": kind}, float(count)) for kind, count in sorted(reading["setbacks"].items())),
     )  # fmt: skip
-    yield one("read_bytes_total", "counter", "Bytes of the log that were read.", reading["read_bytes"])
-    yield one("delivered_bytes_total", "counter", "Bytes of delivered records.", numbers.tally["bytes"])
-    yield one("spool_bytes", "gauge", "Bytes of the log that wait for Spark.", reading["held_bytes"])
-    yield one("spool_limit_bytes", "gauge", "Bytes above which reading stops.", reading["limit_bytes"] or None)
+    yield single("read_bytes_total", "counter", "Bytes of the log that were read.", reading["read_bytes"])
+    yield single("delivered_bytes_total", "counter", "Bytes of delivered records.", numbers.tally["bytes"])
+    yield single("spool_bytes", "gauge", "Bytes of the log that wait for Spark.", reading["held_bytes"])
+    yield single("spool_limit_bytes", "gauge", "Bytes above which reading stops.", reading["limit_bytes"] or None)
     text = "Bytes of the largest transaction since the start, also of one that is not over."
-    yield one("transaction_bytes_max", "gauge", text, reading["transaction_bytes"])
-    yield one("captured_tables", "gauge", "Tables that are captured.", reading["captured_tables"])
-    yield one(
+    yield single("transaction_bytes_max", "gauge", text, reading["transaction_bytes"])
+    yield single("captured_tables", "gauge", "Tables that are captured.", reading["captured_tables"])
+    yield single(
         "silent_batches_total", "counter", "Batches whose tasks reported no numbers, because they run on another host.",
         measures["silent_batches"],
     )  # fmt: skip
@@ -290,8 +292,8 @@ def _tables(numbers: _Numbers) -> Iterator[MetricFamily]:
     own, tables, state = numbers.own, numbers.tables, numbers.state
     yield MetricFamily(
         "tailrace_events_total", "counter", "Changes that were delivered.",
-        tuple(({**own, "table": one["table"], "op": op}, float(count))
-              for one in tables for op, count in one["events"].items() if count),
+        tuple(({**own, "table": table["table"], "op": op}, float(count))
+              for table in tables for op, count in table["events"].items() if count),
     )  # fmt: skip
     for name, text, by_table in (
         ("quarantined", "Changes that were quarantined.", numbers.tally.get("quarantined", {})),
@@ -316,41 +318,42 @@ def _tables(numbers: _Numbers) -> Iterator[MetricFamily]:
     yield MetricFamily(
         "tailrace_table_freshness_seconds", "gauge", "Age of the moment up to which the table is whole.",
         () if lag is None else tuple(
-            ({**own, "table": one["table"]}, float(lag)) for one in tables if one["phase"] == "streaming"
+            ({**own, "table": table["table"]}, float(lag)) for table in tables if table["phase"] == "streaming"
         ),
     )  # fmt: skip
-    reading = [one for one in tables if one["rows"] is not None]
+    reading = [table for table in tables if table["rows"] is not None]
     units = {"rows": ("snapshot_rows", "snapshot_rows_expected"), "chunks": ("snapshot_chunks_done", "snapshot_chunks")}
     for unit, (done, of) in units.items():
         yield MetricFamily(
             f"tailrace_{done}", "gauge", f"{unit.capitalize()} of the table that a snapshot has read.",
-            tuple(({**own, "table": one["table"]}, float(one["rows"])) for one in reading if one["unit"] == unit),
+            tuple(({**own, "table": table["table"]}, float(table["rows"]))
+                  for table in reading if table["unit"] == unit),
         )  # fmt: skip
         yield MetricFamily(
             f"tailrace_{of}", "gauge", f"{unit.capitalize()} of the table that the snapshot has to read.",
-            tuple(({**own, "table": one["table"]}, float(one["rows_expected"])) for one in reading
-                  if one["unit"] == unit and one["rows_expected"] is not None),
+            tuple(({**own, "table": table["table"]}, float(table["rows_expected"])) for table in reading
+                  if table["unit"] == unit and table["rows_expected"] is not None),
         )  # fmt: skip
     yield MetricFamily(
         "tailrace_snapshot_state", "gauge", "1 for the state of the table in the latest snapshot.",
-        tuple(({**own, "table": one["table"], "status": status}, float(status == found))
-              for one in tables if (found := _status(one, state["state"])) for status in SNAPSHOT_STATUSES),
+        tuple(({**own, "table": table["table"], "status": status}, float(status == found))
+              for table in tables if (found := _status(table, state["state"])) for status in SNAPSHOT_STATUSES),
     )  # fmt: skip
 
 
 def _kinds(numbers: _Numbers, by_table: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    """Return counts by table and kind, for the tables that have labels; the rest share the last one."""
+    """Return counts by table and kind; tables without a label of their own share the label `other`."""
     shown = {table["table"] for table in numbers.tables}
     found: dict[str, dict[str, int]] = {}
     for table, kinds in by_table.items():
-        own = found.setdefault(table if table in shown else "other", {})
+        counts = found.setdefault(table if table in shown else "other", {})
         for kind, count in kinds.items():
-            own[kind] = own.get(kind, 0) + count
+            counts[kind] = counts.get(kind, 0) + count
     return found
 
 
 def _status(table: Mapping[str, Any], query: str) -> str:
-    """Return the state of a table's snapshot in a query of that state; "" if none was seen."""
+    """Return the state of a table's snapshot, given the state of the query; "" if no snapshot was seen."""
     if table["rows"] is not None and query == "failed":
         return "failed"
     if table["phase"] == "reading paused":
@@ -422,7 +425,7 @@ def _build(numbers: _Numbers) -> dict[str, str]:
 
 @cache
 def _versions() -> dict[str, str]:
-    # Spark may be the user's own, and then no package of pip
+    # the user may have installed Spark without pip, so its package metadata may be missing
     import pyspark
 
     return {"version": version("tailrace"), "pyspark": pyspark.__version__, "python": platform.python_version()}

@@ -14,8 +14,8 @@ LIVE, READY, STARTED, ALL = "live", "ready", "started", "all"
 class Health:
     """Answers whether the query lives, is ready, and has started.
 
-    It lives while it starts, and then while its loop turns: it is stuck once it has shown no sign of life for
-    `timeout_s`. It is ready while a session to the database stands and the sink has taken the last batch. It has
+    The query lives while it starts, and then while its loop turns; without a sign of life for `timeout_s` seconds it is
+    stuck. It is ready while its loop turns, the session to the database stands, and the server keeps its slot. It has
     started after its first batch, or once it has found that there is nothing to deliver.
     """
 
@@ -25,10 +25,10 @@ class Health:
         self._clock = clock
 
     def checks(self, group: str) -> dict[str, bool]:
-        """Return the checks of a group, each with True if it is UP."""
+        """Return the checks of a group by name: True for UP, False for DOWN."""
         observation = self._observation
         phase = observation.phase
-        # a start may take long: the probe of the start is for that
+        # a start may take long, and has a probe of its own
         is_turning = phase == "running" and self._clock() - observation.alive_s < self.timeout_s
         is_live = is_turning or phase == "starting"
         found = {"debezium": is_turning}
@@ -46,21 +46,21 @@ class Health:
     def _ready(self, phase: str) -> dict[str, bool]:
         measures, ending = self._observation.measures(), self._observation.ending
         kind = "" if ending is None or ending.error is None else type(ending.error).__name__
-        own = [slot for slot in measures.get("retention", {}).get("slots", []) if slot["is_own"]]
+        own_slots = [slot for slot in measures.get("retention", {}).get("slots", []) if slot["is_own"]]
         is_running = phase == "running"
         return {
             "source": is_running and bool(measures.get("reading", {}).get("is_connected")),
             "sink": is_running and kind != "SinkError",
             "checkpoint": is_running and kind != "PositionLost",
-            "slot": is_running and all(slot["status"] != "lost" for slot in own),
+            "slot": is_running and all(slot["status"] != "lost" for slot in own_slots),
         }
 
     def answer(self, group: str) -> tuple[bool, dict[str, Any]]:
-        """Return True if all checks of the group are UP, and the body of the answer."""
+        """Return True if all checks of the group are UP, and the answer's body, to be sent as JSON."""
         checks = self.checks(group)
         is_up = all(checks.values())
         words = {True: "UP", False: "DOWN"}
         return is_up, {
             "status": words[is_up],
-            "checks": [{"name": name, "status": words[one]} for name, one in checks.items()],
+            "checks": [{"name": name, "status": words[is_passed]} for name, is_passed in checks.items()],
         }

@@ -53,10 +53,10 @@ _log = logging.getLogger("tailrace")
 
 
 class Lineage:
-    """The lineage of one run: `start` sends START, then a thread sends RUNNING and what changes, `end` the last event.
+    """The lineage of one run: a thread sends START, RUNNING whenever the datasets have changed, and the last event.
 
-    `written` names the datasets of the sink. `client` is a client of OpenLineage; None: one that the configuration
-    describes. The constructor raises ConfigError if there is none.
+    `written` names the datasets of the sink. `client` is a client of OpenLineage; None stands for the client that the
+    configuration describes. The constructor raises ConfigError if it describes none.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class Lineage:
         self._thread = threading.Thread(target=self._follow, name="tailrace-lineage", daemon=True)
 
     def start(self) -> None:
-        """Begin to send events."""
+        """Start the thread."""
         self._thread.start()
 
     def end(self, error: TailraceError | None) -> None:
-        """Send COMPLETE, or FAIL with the error, and wait a moment until that has arrived."""
+        """Let the thread send COMPLETE, or FAIL with the error, and wait for its end, at most FLUSH_SECONDS."""
         self._last = (error,)
         self._closed.set()
         self._thread.join(FLUSH_SECONDS)
@@ -100,11 +100,11 @@ class Lineage:
             self._client.close(FLUSH_SECONDS)
 
     def _look(self) -> None:
-        """Send RUNNING with the datasets, unless nothing has changed since the last one."""
+        """Send RUNNING with the datasets, unless they are unchanged since the last RUNNING."""
         try:
             tables = list(self._tables())
         except Exception as error:
-            # the pipeline says itself what is wrong with the database
+            # the pipeline itself reports what is wrong with the database
             _log.debug("lineage knows no tables (%s)", type(error).__name__)
             return
         inputs = [self._input(schema) for schema in tables]
@@ -119,7 +119,7 @@ class Lineage:
         outputs: Sequence[OutputDataset] = (),
         error: TailraceError | None = None,
     ) -> bool:
-        """Send an event; return False if that failed, with a warning for the first one."""
+        """Send an event; return False if that failed. The first failure in a row is logged as a warning."""
         try:
             self._client.emit(self._event(state, inputs, outputs, error))
         except Exception as failure:
@@ -197,13 +197,13 @@ class Lineage:
     # --- datasets ------------------------------------------------------------------------------------------------
 
     def _tables(self) -> Iterator[TableSchema]:
-        """Yield the captured tables; without columns if the database has none to tell. Asks the server."""
+        """Yield the captured tables, without columns if the database has no schemas. Asks the server."""
         capturing = find(self._config.connector).load_captured_tables()
         if capturing is not None:
             yield from sorted(capturing(self._config, self._settings).tables, key=lambda schema: schema.id)
             return
-        for one in sorted(table["table"] for table in self._observation.state()["tables"]):
-            database, dot, collection = one.partition(".")
+        for name in sorted(table["table"] for table in self._observation.state()["tables"]):
+            database, dot, collection = name.partition(".")
             if dot:
                 yield TableSchema(TableId("", database, collection), (), ())
 
@@ -295,7 +295,7 @@ def _client(config: Config) -> OpenLineageClient:
         client = OpenLineageClient(config=given)
         has_transport = bool((client.config.transport or {}).get("type")) or "OPENLINEAGE_URL" in os.environ
     except Exception as error:
-        # its text may hold what the file says, and so a secret
+        # its text may quote the file, and so show a secret
         raise ConfigError(
             f"OpenLineage's client does not take its configuration ({type(error).__name__}).",
             f"Correct the transport in {option}, or the environment variables OPENLINEAGE_*.",
@@ -306,7 +306,7 @@ def _client(config: Config) -> OpenLineageClient:
             f"Name a file with one in {option}, or set OPENLINEAGE_URL.",
         )
     if isinstance(client.transport, ConsoleTransport):
-        # it logs the events, which nobody would see
+        # this transport logs the events at the level INFO, which is not shown by default
         printer = logging.getLogger(ConsoleTransport.__module__)
         printer.setLevel(logging.INFO)
         if not printer.handlers:

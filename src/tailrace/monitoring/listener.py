@@ -1,4 +1,4 @@
-"""The listener that feeds an observation, and the status line, with the progress of queries. Driver, Spark's thread."""
+"""The listener that passes the progress of queries to an observation and a status line. Driver, Spark's thread."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def listen(
     end: Callable[[str], None],
     query: str | None = None,
 ) -> Callable[[], None]:
-    """Listen to the query with the id `query`, None to all of the session; return a function that ends this.
+    """Listen to the query with the id `query`, or with None to all of the session; return a function that stops this.
 
     `end` gets the text of the query's exception, "" if there is none.
     """

@@ -92,7 +92,7 @@ class Monitor:
         return self
 
     def follow(self, is_working: Callable[[], bool]) -> None:
-        """Note every few seconds that the query lives while `is_working` says that Spark works on a batch."""
+        """Start a thread that notes every few seconds whether Spark works on a batch: that the query lives."""
 
         def beat() -> None:
             while not self._closed.wait(BEAT_SECONDS):
@@ -132,21 +132,24 @@ def failed(error: TailraceError, server: str) -> Notification:
 
 
 def described(connector: str) -> Describe:
-    """Return the function that describes a connector's offsets; for "" one that knows nothing."""
+    """Return the function that describes a connector's offsets; for "" a function that returns an empty status."""
     from tailrace.connectors.source_status import SourceStatus
 
     return find(connector).load_describe() if connector else lambda *_: SourceStatus()
 
 
 def deliberate(error: BaseException) -> TailraceError:
-    """Return the deliberate error behind an exception; else one that names the exception's class alone."""
+    """Return the deliberate error behind an exception, else a new error that names the exception's class."""
     return cause(error) or TailraceError(
         f"The pipeline has failed: {type(error).__name__}.", "This was not expected; --debug shows where it comes from."
     )
 
 
 def _token(run: RunConfig) -> str | None:
-    """Return the token of the HTTP server, None if it demands none. Raises ConfigError if it cannot be kept."""
+    """Return the token that requests to the HTTP server need, None if they need none.
+
+    Raises ConfigError if a made token cannot be stored in the checkpoint.
+    """
     source = run.source
     host = source["http.host"]
     if source["http.auth"] == "none":
@@ -168,7 +171,10 @@ def _token(run: RunConfig) -> str | None:
 
 
 def kept_token(directory: Path) -> str:
-    """Return the token in the checkpoint's file, which only this user can read; made if there is none."""
+    """Return the token in the checkpoint's file, which only this user can read. If there is none, make it first.
+
+    Raises ConfigError if the file cannot be written.
+    """
     path = directory / TOKEN_FILE
     with suppress(OSError):
         found = path.read_text("ascii").strip()

@@ -1,4 +1,4 @@
-"""Observation: all that is known of one running query, from Spark's progress and the planner's numbers. Driver."""
+"""Observation: the known state of a running query, from Spark's progress and the planner's numbers. Driver."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FAILED_KINDS = {
 
 @dataclass(slots=True)
 class SnapshotWatch:
-    """The snapshots that were seen since the start. Times are in s since 1970, 0 before there is one."""
+    """The latest snapshot since the start: its tables and pauses. Times are in s since 1970, 0 without a snapshot."""
 
     is_running: bool = False
     is_paused: bool = False
@@ -47,7 +47,7 @@ class SnapshotWatch:
     _looked_s: float = 0.0
 
     def see(self, status: Status, now: float) -> None:
-        """Take over what a progress record says."""
+        """Update the watch by a progress record that came at the time `now`."""
         is_running = status.snapshot is not None or bool(status.tables)
         if is_running and not self.is_running:
             self.began_s, self.ended_s, self.paused_s, self.total = now, 0.0, 0.0, 0
@@ -55,13 +55,13 @@ class SnapshotWatch:
             self.paused_s += now - self._looked_s
         if self.is_running and not is_running:
             self.ended_s = now
-        waiting = max((len(one.waiting) for one in status.tables), default=0)
+        waiting = max((len(table.waiting) for table in status.tables), default=0)
         self.remaining = len(status.tables) + waiting
         if status.snapshot is not None and status.snapshot.unit == "tables":
             self.remaining = max(self.remaining, status.snapshot.of - status.snapshot.done)
             self.total = status.snapshot.of
         self.total = max(self.total, self.remaining)
-        self.is_paused = any(one.paused for one in status.tables)
+        self.is_paused = any(table.paused for table in status.tables)
         self.is_running, self._looked_s = is_running, now
 
     def seconds(self, now: float) -> float:
@@ -79,7 +79,7 @@ class Ending:
 
 @dataclass(slots=True)
 class PipelineNames:
-    """The names of a pipeline: its own, `topic.prefix`, and the connector's; "" if not known yet."""
+    """The names of a pipeline: its own name, its `topic.prefix`, and its connector; "" if not known yet."""
 
     pipeline: str = ""
     server: str = ""
@@ -122,16 +122,16 @@ class Observation:
         self.durations = {name: Histogram() for name in ("batch", "write", "commit")}
         self._last_batch = -1
         self._end: Offsets = {}
-        # the end of a batch and of the log, and the bytes between them, when that was last asked for
-        self._told: tuple[Offsets, Offsets, int | None] = ({}, {}, None)
+        # a batch's end, the log's end, and the bytes between them, as last computed
+        self._last_lag: tuple[Offsets, Offsets, int | None] = ({}, {}, None)
         self._history: deque[tuple[float, float, float | None, int | None]] = deque()
 
     # --- what is observed ----------------------------------------------------------------------------------------
 
     def look_in(self, folder: Path) -> None:
-        """Take the planner's file from a directory that is this query's alone, until a progress record names the file.
+        """Look for the planner's file in `folder`, which only this query uses, until a progress record names the file.
 
-        A query that has found nothing to deliver since its start has no progress record.
+        There is no progress record until the query has found changes to deliver.
         """
         self._folder = folder
 
@@ -171,7 +171,7 @@ class Observation:
                 self.update(record)
 
     def tick(self) -> None:
-        """Note that the query's loop has turned without a batch."""
+        """Note that Spark has asked for a batch and found none."""
         self.ticked_s = self.alive_s = self._clock()
 
     def beat(self) -> None:
@@ -209,24 +209,25 @@ class Observation:
         return None if status is None else status.lag_s
 
     def _lag_bytes(self, status: Status) -> int | None:
-        """Return the bytes of log after the last batch; None if the database does not tell.
+        """Return the bytes of log after the last batch; None if unknown.
 
-        While the reader waits for a slow sink it hears nothing of the log's end: then the server has told it.
+        A reader that waits for a slow sink does not learn the log's end. So the end that the server reports to the
+        watch of its retention counts too.
         """
         newest = (self._measures.get("retention") or {}).get("newest")
-        told = None
+        server_lag = None
         if newest is not None and self._end and self.ending is None:
-            if (self._end, newest) != self._told[:2]:
+            if (self._end, newest) != self._last_lag[:2]:
                 with suppress(Exception):
-                    told = self._described(self._end, newest).lag_bytes
-                self._told = self._end, newest, told
-            told = self._told[2]
-        return max((lag for lag in (told, status.lag_bytes) if lag is not None), default=None)
+                    server_lag = self._described(self._end, newest).lag_bytes
+                self._last_lag = self._end, newest, server_lag
+            server_lag = self._last_lag[2]
+        return max((lag for lag in (server_lag, status.lag_bytes) if lag is not None), default=None)
 
     # --- the planner's numbers -----------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        """Read the planner's file if it is new. If it is gone, as the planner has ended, the last numbers stay."""
+        """Read the planner's file if it has changed; keep the last numbers if the file is gone with the planner."""
         place = self._place
         if place is None and self._folder is not None:
             place = next(self._folder.glob(f"*/{FILE}"), None)
@@ -319,14 +320,19 @@ class Observation:
         }
 
     def _tables(self, measures: Mapping[str, Any], status: Status | None) -> list[dict[str, Any]]:
-        """Return the tables: those that a snapshot reads or comes to, then those with the most changes, and the rest as
-        one."""
+        """Return the tables as entries of the state.
+
+        First come tables that are in a snapshot, wait for it, or are paused, then those with the most changes; the rest
+        share an entry.
+        """
         tally = measures.get("tally") or {}
         counts, quarantined = dict(tally.get("events", {})), tally.get("quarantined", {})
-        reading = {} if status is None else {one.table: one for one in status.tables}
+        reading = {} if status is None else {progress.table: progress for progress in status.tables}
         paused = set() if status is None else set(status.commands.get("paused", ()))
         most = measures.get("most_tables", 0)
-        waiting = dict.fromkeys(name for one in reading.values() for name in one.waiting[:most] if name not in reading)
+        waiting = dict.fromkeys(
+            name for progress in reading.values() for name in progress.waiting[:most] if name not in reading
+        )
         first = dict.fromkeys([*reading, *sorted(paused), *waiting])
         ranked = sorted(counts.keys() - {OTHER}, key=lambda table: (table not in first, -sum(counts[table]), table))
         shown = [*(name for name in first if name not in counts), *ranked[:most]]
@@ -340,7 +346,7 @@ class Observation:
                 "phase": _phase(reading.get(table), table in paused, table in waiting),
                 "events": dict(zip(OPS, counts.get(table, [0] * len(OPS)), strict=True)),
                 "quarantined": sum(
-                    sum(quarantined.get(one, {}).values()) for one in (rest if table == OTHER else [table])
+                    sum(quarantined.get(name, {}).values()) for name in (rest if table == OTHER else [table])
                 ),
                 "rows": None if table not in reading else reading[table].done,
                 "rows_expected": None if table not in reading else reading[table].of,
@@ -367,6 +373,6 @@ def _phase(reading: TableProgress | None, is_paused: bool, is_waiting: bool) -> 
 
 
 def told(error: TailraceError) -> dict[str, Any]:
-    """Return an error as the state has it."""
+    """Return an error as an entry of the state: kind, exit code, message and remedy."""
     kind = FAILED_KINDS.get(error.exit_code, "other")
     return {"kind": kind, "exit_code": error.exit_code, "message": error.message, "remedy": error.remedy}

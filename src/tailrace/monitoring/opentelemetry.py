@@ -1,8 +1,8 @@
 """Metrics by OpenTelemetry: the SDK sends them, as its own environment variables OTEL_* say. Driver.
 
-Debezium's names are those of Debezium Server's mapping of its beans. tailrace's are those of the Prometheus metrics,
-with dots: `tailrace_source_lag_bytes` is `tailrace.source.lag.bytes`. Histograms are left out: the SDK takes no
-finished ones.
+Debezium's metrics have the names of Debezium Server's mapping. tailrace's metrics have the names that Prometheus gets,
+with dots: `tailrace_source_lag_bytes` is `tailrace.source.lag.bytes`. Histograms are left out, since the SDK accepts
+single durations only, not counts of buckets.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _translated(family: MetricFamily) -> Iterable[tuple[str, str, str, float, di
         named = {_LABELS.get(label, label): text for label, text in labels.items() if label != "plugin"}
         if attribute in _MAPPED:
             name, kind, unit, factor, further = _MAPPED[attribute]
-            # -1 says that there is nothing to tell
+            # -1 stands for no value
             if value >= 0:
                 yield f"debezium.{name}", kind, unit, value * factor, {**named, **further}
         elif attribute in _STATES:
@@ -96,9 +96,10 @@ def _unit(name: str) -> str:
 
 
 def exporting(observation: Observation, reader: Any = None) -> Callable[[], None]:
-    """Begin to send the metrics; return a function that sends the last ones and ends this.
+    """Begin to send the metrics; return a function that sends them for the last time and stops.
 
-    `reader` is a MetricReader of the SDK; None: one that sends over OTLP. Raises ConfigError if the SDK is missing.
+    `reader` is a MetricReader of the SDK; None stands for a reader that sends over OTLP. Raises ConfigError if the SDK
+    is missing.
     """
     try:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter

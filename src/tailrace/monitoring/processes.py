@@ -1,4 +1,4 @@
-"""The processes of a run that others can end: the JVM, the planner and the workers. Driver."""
+"""The processes that a run has lost: the errors for an ended JVM, planner or worker. Driver."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _RUNNER = ".PythonStreamingSourceRunner"
 def process_lost(query: StreamingQuery) -> ProcessLost | None:
     """Return the error of a query that failed because its planner or a worker has ended; None for other failures.
 
-    Of a planner that has ended, Spark only notices the closed connection. Errors that a planner raises look different.
+    When the planner has ended, Spark reports only the closed connection. Errors that a planner raises look different.
     """
     failure = query._jsq.exception()
     if not failure.isDefined():
@@ -69,7 +69,10 @@ def _ended(what: str) -> ProcessLost:
 
 
 def jvm_lost(error: BaseException) -> JvmLost | None:
-    """Return the error of a JVM that has ended, if `error` comes of that; None if it runs or is not this process's."""
+    """Return the error for a JVM that has ended; None if it runs, or if this process did not start it.
+
+    If `error` is a failed call or connection, this waits up to 10 s for the JVM's end.
+    """
     from pyspark import SparkContext
 
     process = getattr(SparkContext._gateway, "proc", None)
@@ -85,10 +88,10 @@ def jvm_lost(error: BaseException) -> JvmLost | None:
 
 
 def release(gateway: Any) -> None:
-    """Tell the JVM of `gateway`, which is about to end, of no more dropped objects.
+    """End the thread of py4j that reports dropped objects to the JVM of `gateway`; call this before the JVM ends.
 
-    A thread of py4j tells it of each Java object that Python no longer uses. If the JVM ended meanwhile, py4j would
-    log the failed call on stderr. Returns when this thread has ended.
+    The thread reports each Java object that Python no longer uses. If the JVM ended meanwhile, py4j would log the
+    failed call on stderr. Returns when the thread has ended.
     """
     pending = getattr(gateway._gateway_client, "finalizer_deque", None)
     if pending is None:
@@ -100,7 +103,7 @@ def release(gateway: Any) -> None:
 
 
 def lost(code: int) -> JvmLost:
-    """Return the error for a JVM that ended with the exit code `code`; a negative one is the number of a signal."""
+    """Return the error for a JVM that ended with the exit code `code`; a negative code is the number of a signal."""
     if code == _OUT_OF_MEMORY:
         return JvmLost("The JVM of Spark has ended: its heap was used up.", f"{_AGAIN}. {_HEAP}.")
     if code < 0:

@@ -1,7 +1,7 @@
 """The HTTP server of a pipeline: page, status, metrics, health, and signals. Driver.
 
-It has one thread for each request that is being answered. Everything but health and the page, which is empty without
-the status, demands the token.
+A thread answers each request. All paths demand the token, except for health and the page, which shows nothing without
+the status.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _HEALTH = {
 class HttpServer:
     """The server at `host` and `port`; with port 0 the system chooses one.
 
-    `token` is the token that requests need, None if they need none. `send` sends a signal, None if the pipeline has no
-    channel for them. With `has_tables` signals add and remove tables. The constructor opens the port
-    and raises ConfigError if that fails; `start` answers requests.
+    `token` is the token that requests need, None if they need none. `send` sends a signal; None if the pipeline has no
+    channel for signals. With `has_tables` signals can add and remove tables. The constructor opens the port, and raises
+    ConfigError if that fails; `start` answers requests.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Return True if the request has the token, or needs none; else answer it."""
         token = self._owner.token
         if token is None:
-            # without a token, a page of another site must not reach this one under a name that leads here
+            # without a token, a host name of another site that resolves to this host must not give it access
             host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
             if not self._owner.is_local or is_loopback(host):
                 return True

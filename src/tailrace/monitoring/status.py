@@ -32,16 +32,16 @@ class Pace:
     def seen(self, found: Sequence[TableProgress], now: float) -> list[tuple[TableProgress, float]]:
         """Return each table with its rate in rows or chunks per second, 0 if not known yet; `now` is in seconds."""
         self._first = {
-            one.table: first
-            for one in found
+            progress.table: first
+            for progress in found
             # A table with fewer rows than before is being read anew.
-            for first in [self._first.get(one.table, (now, one.done))]
-            if first[1] <= one.done
+            for first in [self._first.get(progress.table, (now, progress.done))]
+            if first[1] <= progress.done
         }
         paced = []
-        for one in found:
-            since, begun = self._first.setdefault(one.table, (now, one.done))
-            paced.append((one, (one.done - begun) / (now - since) if now > since else 0.0))
+        for progress in found:
+            since, begun = self._first.setdefault(progress.table, (now, progress.done))
+            paced.append((progress, (progress.done - begun) / (now - since) if now > since else 0.0))
         return paced
 
 
@@ -102,12 +102,14 @@ class Status:
     """The content of one progress record.
 
     `batch` is Spark's number of the batch, `events` its number of events, `rate` its events per second. `lag_bytes` are
-    the unread bytes of the log, `lag_s` the seconds from the batch's newest commit to the batch's start; both are None
-    if unknown. `position` is the position up to which the log was read. `snapshot` and `tables` are the progress of a
-    running snapshot and of its tables. `quarantined` counts quarantined changes; `unchanged` the updates left out since
-    the start, as they change no delivered column; `reselected` the values that were read again from their tables;
-    `not_reselected` the events for which that was not possible. `commands` are the tables that a user has `added`,
-    `removed` and `paused` while the pipeline ran, by these words; words without a table are left out.
+    the unread bytes of the log. `lag_s` are the seconds from the batch's newest commit to the batch's start, or the
+    connector's own number if the batch has no commit. Both are None if unknown. `position` is the position up to which
+    the log was read. `snapshot` and `tables` are the progress of a running snapshot and of its tables.
+
+    `quarantined` counts quarantined changes. `unchanged` counts the updates left out since the start, as they change no
+    delivered column. `reselected` counts the values that were read again from their tables; `not_reselected` the events
+    for which that was not possible. `commands` maps `added`, `removed` and `paused` to the tables for which a user has
+    done this while the pipeline ran; a word without tables is left out.
     """
 
     batch: int
@@ -223,7 +225,7 @@ class StatusLine:
                 self._last_batch = status.batch
             paced = self._pace.seen(status.tables, now)
             describe = bar if self._tty else described
-            self._lines = [status.line(self.total), *(describe(*one) for one in paced[:SHOWN])]
+            self._lines = [status.line(self.total), *(describe(*pair) for pair in paced[:SHOWN])]
         if not self._lines:
             return
         if self._tty:
@@ -279,7 +281,7 @@ def _commands(end: Mapping[str, Any]) -> dict[str, list[str]]:
     progress = mapping(end.get("progress"))
     lists = mapping(progress.get("tables"))
     found = {word: list(map(".".join, lists.get(word, ()))) for word in ("added", "removed")}
-    found["paused"] = [".".join(one[0][:2]) for one in progress.get("held", ())]
+    found["paused"] = [".".join(entry[0][:2]) for entry in progress.get("held", ())]
     return {word: names for word, names in found.items() if names}
 
 

@@ -42,7 +42,7 @@ class StatusFile:
         self.write()
 
     def write(self) -> None:
-        """Replace the file. A failure, as of a full disk, leaves the old one."""
+        """Replace the file. A failure, for example of a full disk, leaves the old file."""
         part = self._path.with_suffix(".part")
         with suppress(OSError):
             part.write_text(json.dumps(self._observation.state()), "utf-8")
@@ -59,8 +59,8 @@ class StatusFile:
 def last_state(directory: Path, *, is_running: bool) -> dict[str, Any]:
     """Return the state that the latest run in `directory` has written.
 
-    `is_running` is True if a run holds the checkpoint's lock. A run that wrote that it runs and does not was killed:
-    its state becomes `lost`. Raises TailraceError if there is no state.
+    `is_running` is True if a run holds the checkpoint's lock. If the file says `starting` or `running` and no run holds
+    the lock, the run was killed: its state becomes `lost`. Raises TailraceError if there is no state.
     """
     try:
         found: dict[str, Any] = json.loads((directory / FILE).read_text("utf-8"))
