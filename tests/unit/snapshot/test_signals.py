@@ -75,7 +75,7 @@ def test_the_other_types() -> None:
     [
         ("nonsense", None, "has an unknown type; known are execute-snapshot"),
         ("EXECUTE-SNAPSHOT", "{}", "has an unknown type"),
-        ("set-binlog-position", '{"gtid_set": "s3cret"}', "asks for set-binlog-position, which is refused: what lies"),
+        ("set-binlog-position", '{"gtid_set": "s3cret"}', "asks for set-binlog-position, which is refused: changes"),
         ("execute-snapshot", "{s3cret", "are not JSON"),
         ("execute-snapshot", '["s3cret"]', "are not a JSON object"),
         ("execute-snapshot", "null", "are not a JSON object"),
