@@ -82,7 +82,7 @@ class ReaderState:
 
 
 def _both(first: int | None, second: int | None, join: Callable[[int, int], int]) -> int | None:
-    """Return `join` of two numbers; if one is None, the other."""
+    """Return `join` of two numbers; if one number is None, return the other number."""
     return second if first is None else first if second is None else join(first, second)
 
 
@@ -295,7 +295,7 @@ class IndexedRun(Protocol[P, Taken_co]):
     def with_data(self, first: int, last: int, read: Callable[[int, int], Bytes], /) -> Self:
         """Return a copy with enough raw bytes for its rows `[first, last)` to be taken.
 
-        `read(low, high)` returns those of the bytes that `without_data` has left out; it raises SpoolFailed.
+        `read(low, high)` returns a range of the bytes that `without_data` has left out. It raises SpoolFailed.
         """
 
     def taken(self, first: int, last: int, /) -> Taken_co:
@@ -458,8 +458,8 @@ class OpenLog(ABC, Generic[O, P, T]):
     """A log that is open for reading from a position on. Every method raises TailraceError, or errors that
     `Source.called` translates.
 
-    The defaults suit a log that is queried for changes at each call; a `LogReader` overrides them. `windows` are those
-    of incremental snapshots, None if the configuration has no signals. `outlives_snapshots` is True if the log can stay
+    The defaults suit a log that is queried for changes at each call; a `LogReader` overrides them. `windows` opens the
+    windows of snapshots, None if the configuration has no signals. `outlives_snapshots` is True if the log can stay
     open during a blocking snapshot. `batch_tables` are the table versions of the rows in the latest call of `tasks`, in
     the order of the log.
 
@@ -538,8 +538,8 @@ class OpenLog(ABC, Generic[O, P, T]):
     def idle_position(self, start: P) -> P:
         """Return the position up to which the log holds no captured change after `start`.
 
-        `start` if a change waits or nothing is known. Called when `plan` has found nothing: an offset that moves lets
-        the server discard log beside which no captured table changes.
+        `start` if a change waits or nothing is known. Called when `plan` has found nothing: while no captured table
+        changes, an offset that moves on lets the server discard its log.
         """
 
     @abstractmethod
@@ -564,7 +564,7 @@ class OpenLog(ABC, Generic[O, P, T]):
 
     @abstractmethod
     def tasks(self, since: O, until: O, end: Offset, beside: Sequence[Task]) -> list[Task]:
-        """Return the tasks of the batch `(since, until]`: its changes, `beside`, and the rows of its window.
+        """Return the tasks of the batch `(since, until]`: for its changes, `beside`, and for the rows of its window.
 
         `end` is `until` as Spark stores it. A batch that was planned before a restart is read again, with the same
         changes. `since` and `until` may be at one position: then the batch has a heartbeat, a notification or a window.
@@ -614,7 +614,7 @@ class Snapshots(ABC, Generic[O]):
 
     @abstractmethod
     def advance(self, since: O, max_rows: int | None, *, everything: bool) -> Any:
-        """Return the snapshot after the next chunks: enough of them per batch to keep every core busy for a while.
+        """Return the snapshot after the next chunks. A batch has enough chunks to keep every core busy for a while.
 
         `everything`: Spark has asked for all available data. May be called twice for one offset.
         """

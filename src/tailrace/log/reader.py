@@ -58,7 +58,7 @@ class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
         self.spool: Spool[P, Taken] = Spool(start, memory_limit, disk_limit, runtime)
         # the spool's version that the latest plan has seen, and whether it has seen its target
         self._seen, self._has_seen = 0, False
-        # calls of `refresh`, how many of them the reader has answered, and whether a caller waits for a change
+        # the number of calls of `refresh`, the number of answered calls, and whether a caller waits for a change
         self._asked = self._answered = 0
         self._is_awaited = False
         # True once a warning has said that the disk refuses data

@@ -77,8 +77,7 @@ class LogRetention:
 
     @property
     def lasts_s(self) -> float | None:
-        """The time, in s, after which the server removes a change that is written now; None if it never does, or does
-        not tell."""
+        """The time, in s, after which the server removes a change that is written now; None for never or unknown."""
         return self.kept_s if self.lasting_s is None else self.lasting_s
 
     @property

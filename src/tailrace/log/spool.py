@@ -344,10 +344,11 @@ class Spool(Generic[P, Taken]):
     ) -> P:
         """Return the end of the next batch after `start`, not past `upto`.
 
-        That is the last end of a transaction within the limits (`IndexedRun.end`). If there is none and the rows exceed
-        the limits, it is a cut after the last row within them; with `whole` it is `start`. If there is none and the
-        rows stay within the limits, it is `start`; with `cut` it is a cut after the last row. A batch has at least one
-        row, whatever the limits, except a batch that only ends a transaction whose rows have all been delivered.
+        The end is the last end of a transaction within the limits (`IndexedRun.end`). If no transaction ends within
+        them and the rows exceed them, the end is a cut after the last row within the limits; with `whole` it is
+        `start`. If the rows stay within the limits, it is `start`; with `cut` it is a cut after the last row. A batch
+        has at least one row, whatever the limits, except a batch that only ends a transaction whose rows have all been
+        delivered.
         """
         with self._changed:
             held = list(self._held)

@@ -43,9 +43,9 @@ class RowLog(Protocol[Own, Trans]):
     ) -> tuple[UInt64s, Flags]:
         """Return a hash of the columns `names` of each row's key, and a mask of the rows that change their key.
 
-        Called by `partitioning` for rows of `table`, none of which is a truncate. The hash is that of the row after
-        the change, for a delete that of the deleted row. It is the same in every process, and equal for keys that are
-        equal in events, whichever table of a topic they are in. A key that is not wholly known counts as changed.
+        Called by `partitioning` for rows of `table`, none of which is a truncate. The key is taken from the row after
+        the change, for a delete from the deleted row. Its hash is the same in every process, and equal for keys that
+        are equal in events, whichever table of a topic they are in. A key that is not wholly known counts as changed.
         Raises DecodeError for a message that cannot be decoded up to its key.
         """
         ...

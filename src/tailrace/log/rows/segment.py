@@ -84,10 +84,10 @@ class RowRun(Generic[Own, Trans]):
 
     Row i is message `rows[i]`, that is `data[offsets[rows[i]]:offsets[rows[i] + 1]]`; `rows` ascends. A message that
     concerns several tables is a row for each of them. `op[i]` is the operation (c, u, d or t), `version[i]` the number
-    of its table version. A negative version marks a connector's own kind of row, which belongs to no table; its `op`
-    may tell more. With transaction metadata, `counts` has the number of events of each transaction that ends in the
-    run, by its place in `transactions`. `end_rows` is the number of rows up to each end of a transaction. A connector
-    adds the positions of these ends, and the comparison of positions.
+    of its table version. A negative version marks a connector's own kind of row, which belongs to no table; then `op`
+    has the connector's meaning. With transaction metadata, `counts` has the number of events of each transaction that
+    ends in the run, by its place in `transactions`. `end_rows` is the number of rows up to each end of a transaction. A
+    connector adds the positions of these ends, and the comparison of positions.
     """
 
     data: Bytes
@@ -253,7 +253,7 @@ class MixedSegment(Generic[Own, Trans]):
     """Messages of many tables, in log order: message i is of the table `tables[table[i]]`.
 
     It has no truncate, and no message that is too large. It has all of the batch's messages of its topics. The other
-    fields are those of Segment.
+    fields have the same meaning as in Segment.
     """
 
     tables: tuple[TableSchema, ...]
@@ -273,7 +273,7 @@ def gathered(parts: Sequence[tuple[RowRun[Own, Trans], Int64s]]) -> tuple[Bytes,
     arrays, pieces, base = [], [], 0
     for run, rows in parts:
         by_row = run.by_row.part(rows)
-        # rows are in log order: those of a transaction follow one another
+        # rows are in log order, so the rows of a transaction follow one another
         begins = np.diff(by_row.transaction, prepend=-1) != 0
         used = by_row.transaction[begins]
         by_row.transaction = (np.cumsum(begins) + (base - 1)).astype(np.int32)
