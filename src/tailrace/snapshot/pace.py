@@ -57,8 +57,8 @@ class BatchPace:
     """Pace of chunks that tasks read: `fixed` chunks per window, or with 0 as many as the stream can wait for.
 
     The stream waits for the rows of its batch, so a snapshot costs latency. In a query without pauses, windows double
-    the time of a batch, or take WINDOW_PACE. A batch's time runs from its plan to the call for the next batch. Time
-    beyond that of a batch without a window is attributed to the chunks.
+    the time of a batch, or take WINDOW_PACE. A batch's time runs from its plan to the call for the next batch. The
+    chunks' time is the time by which a batch with a window exceeds a batch without.
 
     If changes gather between two batches for an interval, `poll.dispatch.interval.ms` or Spark's trigger, they wait
     anyway: windows may take that time, up to LONGEST. With the option (`gathering`, in s) windows follow each other at
@@ -83,7 +83,7 @@ class BatchPace:
         self._calls: deque[float] = deque(maxlen=TICKS)
         # the trigger's interval in s; 0 without one
         self._interval = 0.0
-        # the chunks that fit in the interval, known once a window was too large; and those of the last snapshot
+        # the chunks that fit in the interval, known once a window was too large: now, and in the last snapshot
         self._fitting: float | None = None
         self._fitted: float | None = None
 
@@ -138,7 +138,7 @@ class BatchPace:
     def _fit(self, took: float) -> None:
         """Set the number of chunks of the next window, which has time until the trigger's next tick.
 
-        `took` is the time of the last window, in s. It tells whether that was too long, not how much time was left.
+        `took` is the time of the last window, in s. It shows whether this was too long, not how much time was left.
         """
         is_rare = self._interval > LONGEST
         most = self._least * LONGEST / WINDOW_PACE if is_rare else self._most

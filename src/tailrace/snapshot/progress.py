@@ -15,12 +15,12 @@ class Progress:
 
     - `state`: the running snapshot.
     - `before`: its state before the batch's window; None if the batch has no window.
-    - `blocking`: the tables that a blocking snapshot reads next; `reading`: those that it reads now.
-    - `notifications`: those of the batch, each with its time in ms.
+    - `blocking`: the tables that a blocking snapshot reads next; `reading`: the tables that it reads now.
+    - `notifications`: the notifications of the batch, each with its time in ms.
     - `positions`: the position up to which each channel outside the log has been read.
     - `windows`: the number of windows. A window that is read again needs another offset, or Spark would see nothing
       new.
-    - `done`: the tables that the batch's window finishes, without those that have a condition.
+    - `done`: the tables that the batch's window finishes, without tables that have a condition.
     - `commands`: the tables that were added and removed while the query ran; they hold after the batch.
     - `held`: the tables whose reading a user has paused.
     """

@@ -1,4 +1,4 @@
-"""The captured tables that a snapshot reads, their order, and those with a select statement of their own.
+"""The captured tables that a snapshot reads, their order, and their select statements.
 
 No I/O. Tables are named `schema.table`, the name that the lists match.
 """
@@ -18,9 +18,9 @@ _OVERRIDES = "snapshot.select.statement.overrides"
 def selected(config: Mapping[str, Any], captured: Sequence[str]) -> list[str]:
     """Return the tables of `captured` (sorted by name) that the snapshot reads, in its order.
 
-    That is the order of `table.include.list`'s expressions; without a list, or among the tables of one expression, the
-    order of names. `snapshot.include.collection.list` leaves tables out and changes no order. Today's format leaves the
-    signal table out; that of 1.7 reads it like any other.
+    Tables come in the order of `table.include.list`'s expressions; without a list, or among the tables of one
+    expression, in the order of names. `snapshot.include.collection.list` leaves tables out and changes no order. With
+    today's format the signal table is left out; with the format 1.7 it is read like any other.
     """
     names = list(captured)
     named = config["signal.data.collection"] or ()

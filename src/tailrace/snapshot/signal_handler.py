@@ -341,7 +341,7 @@ class SignalHandler:
             log.warning("signal %s: no captured table is named %s", action.id, shown(entry))
         if action.blocking:
             return replace(progress, blocking=progress.blocking + tuple(collections)), before, []
-        # a missing table is reported when its turn comes
+        # the snapshot reports a missing table when it comes to it
         collections += [Collection(*table_name(entry)) for entry in missing]
         if action.id.startswith(signals.REREAD):
             collections = [replace(one, reread=action.id) for one in collections]

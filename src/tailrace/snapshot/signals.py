@@ -300,7 +300,7 @@ class Finder:
         """Return the tables of one entry. Tried in order: a quoted name, an exact name, an expression.
 
         Raises MalformedSignal, without the entry's text, for an expression that is invalid or cannot be matched in
-        linear time, and if all entries together are too much work for one signal.
+        linear time. Also raises it if all entries together are too much work for one signal.
         """
         quoted = quoted_parts(entry)
         if quoted is not None:

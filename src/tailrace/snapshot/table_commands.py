@@ -51,12 +51,12 @@ NO_COMMANDS = TableCommands()
 
 
 def fingerprint(config: Mapping[str, Any]) -> str:
-    """Return a hash of the lists of tables, which tells whether they were edited."""
+    """Return a hash of the lists of tables; another hash means that they were edited."""
     return hashlib.sha256(repr([config[name] for name in LISTS]).encode()).hexdigest()[:16]
 
 
 def settled(commands: TableCommands, config: Config) -> TableCommands:
-    """Return the commands without those that agree with the lists of `config`.
+    """Return the commands that differ from the lists of `config`.
 
     Raises ConfigError if the lists were edited since the commands were given and contradict them, unless
     `table.commands` says whether the lists or the commands are valid.

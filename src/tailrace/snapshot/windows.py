@@ -1,4 +1,4 @@
-"""Windows of incremental snapshots: chunks read between two watermarks, beside the log, and signals. Planner.
+"""Windows of incremental snapshots: chunks that are read while the log is read, between two watermarks. Planner.
 
 A window is part of one batch: the opening watermark is written, the next chunks are read or planned, the closing
 watermark is written, and the batch reads the log up to the closing watermark. A row whose key has changed in the log
@@ -229,14 +229,14 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         self._helper = runtime.helper("tailrace-window")
         # the next window, opened while Spark reads the batch of the current window
         self._ahead: Future[Window[View, Chunk, Upto] | None] | None = None
-        # the window of the batch that is being planned, and that of the last planned batch
+        # the window of the batch that is being planned, and the window of the last planned batch
         self._next: Window[View, Chunk, Upto] | None = None
         self._open: Window[View, Chunk, Upto] | None = None
         # the number of the window after the last one whose chunks were given to tasks
         self._served: int | None = None
         # approximate number of rows of each table that was begun
         self._estimates: dict[str, int | None] = {}
-        # tables that lacked rows and were begun by this planner, and those that the last batch has finished
+        # tables that lacked rows and were begun by this planner, and the tables that the last batch has finished
         self._mended: set[tuple[str, str]] = set()
         self._finished: tuple[str, ...] = ()
         # the running snapshot in the batch that is being planned, and in the last planned batch
@@ -288,7 +288,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         return window
 
     def open_ahead(self, end: dict[str, Any], progress: Progress, at: At) -> None:
-        """Open the window after that of the batch ending at the offset `end`, while Spark reads the batch.
+        """Open the next window while Spark reads the batch that ends at the offset `end`.
 
         The window shows every change sent before; all later changes are in the next batch. So it equals a window that
         is opened after this batch, but is ready when the next batch is planned.
