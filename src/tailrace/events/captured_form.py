@@ -23,7 +23,7 @@ from tailrace.values.lsns import lsn_text
 
 
 def transactions_of(batch: ChangeBatch) -> CapturedTransactions:
-    """Return the batch's transactions, which are those of change tables."""
+    """Return the transactions of a batch of change tables."""
     return cast(CapturedTransactions, batch.transactions)
 
 

@@ -300,8 +300,8 @@ def notification_rows(
     """Return one record per notification, in order, as a batch of `settings.row_schema`. Worker.
 
     Each notification comes with its time in ms since 1970 UTC. `position` is the end of the batch, in the form that
-    `position_text` expects, `ordinal` the number of the first record; together they must differ from those of any
-    change. Table, schema and transaction are null.
+    `position_text` expects, `ordinal` the number of the first record. No change may have the same position and number.
+    Table, schema and transaction are null.
     """
     numbered = enumerate(notifications, ordinal)
     return single_rows((_notification(one, at_ms, settings, position, at) for at, (one, at_ms) in numbered), settings)

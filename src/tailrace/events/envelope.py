@@ -89,7 +89,7 @@ def transaction_layout(settings: EventSettings) -> Struct:
 
 @dataclass(frozen=True, slots=True)
 class RecordVariant:
-    """The properties in which the records of a table differ: `op` is that of the envelope, TOMBSTONE for a tombstone.
+    """The properties in which the records of a table differ: `op` is the envelope's op, TOMBSTONE for a tombstone.
 
     `before` and `after`: whether the envelope shows that image. `key` and `header`: the image of the key, and of the
     other key in a header (see `tailrace.events.expansion`). `ordered`: whether its place in its transaction is known.
@@ -105,7 +105,7 @@ class RecordVariant:
 
 @dataclass(frozen=True, slots=True)
 class Envelopes:
-    """The layouts of a table's records: `columns` are the columns of values, `key` those of the key.
+    """The layouts of a table's records: `columns` are the columns of values, `key` the columns of the key.
 
     `apart` has the indexes of key columns that values leave out or show shaped.
     """

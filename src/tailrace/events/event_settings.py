@@ -258,8 +258,8 @@ class EventSettings:
 
     @property
     def row_schema(self) -> pa.Schema:
-        """The schema of the rows that tasks make. For typed rows without a declared schema: that of rows that are not
-        changes."""
+        """The schema of the rows that tasks make. For typed rows without a declared schema, the schema of rows that
+        are not changes."""
         if self.typed is None:
             return row_schema(self.columns)
         return self.typed.schema or typed_schema(self.columns)

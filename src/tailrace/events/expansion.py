@@ -27,8 +27,8 @@ class Records:
     """The records of a batch, in order; one element per record.
 
     `change` is the index of the change. `op` is the ASCII code of the envelope's op, TOMBSTONE for a tombstone.
-    `before` and `after`: whether the envelope shows that image. `key` is the image of the record's key; `header` that
-    of the key in its newkey (AFTER) or oldkey (BEFORE) header.
+    `before` and `after`: whether the envelope shows that image. `key` is the image that gives the record's key;
+    `header` is the image that gives the key in its newkey (AFTER) or oldkey (BEFORE) header.
     """
 
     change: npt.NDArray[np.int32]
@@ -52,8 +52,8 @@ def expand(batch: ChangeBatch, key_changed: Flags, has_key: bool | Flags, settin
     kept = np.ones(count, np.bool_)
     skipped = settings.skipped_operations
     for letter in skipped & frozenset("cud"):
-        # An update that changes the key is a delete and a create, so its own letter does not count, unless the letters
-        # are those of changes.
+        # An update that changes the key is a delete and a create, so its own letter does not count, unless the
+        # connector skips changes, not records.
         kept &= (op != ord(letter)) | (key_changed & (not settings.skips_changes))
     if settings.drops_truncates:
         kept &= op != ord("t")

@@ -106,7 +106,7 @@ def header_column(
     of: npt.NDArray[np.int32],
     block: Callable[[], Block],
 ) -> pa.Array:
-    """Return the headers of the records: record r has those of `kinds[of[r]]`. `block()` returns the block in the
+    """Return the headers of the records: record r has the headers `kinds[of[r]]`. `block()` returns the block in the
     encoding of headers."""
     if not kinds:
         return constant_headers((), len(of))

@@ -26,8 +26,8 @@ class BlockRecords:
     """The records of the changes `low` to `high` of a batch, which make a block.
 
     One element per record: `change` is the index of its change in the batch, `transaction` the index of its
-    transaction, `marker` its marker's code (None if all are FALSE). `index` is that of
-    `tailrace.records.columns.Columns`; a form may fill its row SOURCE, which otherwise has the transaction's index.
+    transaction, `marker` its marker's code (None if all are FALSE). `index` is the index that
+    `tailrace.records.columns.Columns` takes; a form may fill its row SOURCE, which else has the transaction's index.
     """
 
     low: int

@@ -39,7 +39,7 @@ def standing(scope: Int64s, puts: Flags, takes: Flags, moved: Flags, same: Same)
     """Return a mask of the entries to apply, in log order.
 
     Entries of one key and one transaction have the same number in `scope`. `puts` are entries after which the key has a
-    row, `takes` those that remove a row; `moved` are puts whose row came from another key. Left out are pairs of
+    row, `takes` entries that remove a row; `moved` are puts whose row came from another key. Left out are pairs of
     entries that cancel out, and deletes of a row that leaves a key after the next row has arrived.
     """
     order = np.argsort(scope, kind="stable")
@@ -66,7 +66,7 @@ def standing(scope: Int64s, puts: Flags, takes: Flags, moved: Flags, same: Same)
 def _behind(scope: Int64s, puts: Flags, order: Int64s) -> Int64s:
     """Return, for each place in `order`, the earliest entry from there on that puts a row within the same scope.
 
-    If there is none, a number greater than all entries.
+    Without such an entry, the number is greater than all entries.
     """
     count = len(scope) + 1
     begins = np.append(True, scope[order[1:]] != scope[order[:-1]])[: len(order)]
@@ -306,7 +306,7 @@ class _Work:
         return group, previous
 
     def _standing(self, entries: _Entries, group: Int64s) -> Int64s:
-        """Return the entries without those that cancel out when a key passes from row to row."""
+        """Return the entries that count: pairs cancel out when a key passes from row to row."""
         batch, moved = self.batch, entries.part == 1
         if not moved.any() or batch.before is None or batch.after is None or not self.form.has_old_rows(batch.table):
             return np.arange(len(entries))

@@ -172,7 +172,7 @@ class DroppedRecords:
         self._found: dict[str, tuple[int, int]] = {}
 
     def take(self, reason: str, change: int, count: int) -> None:
-        """Note that `count` records are dropped for this reason; `change` is the change of the first of them."""
+        """Note that `count` records are dropped for this reason; the first is a record of the change `change`."""
         before, first = self._found.get(reason, (0, change))
         self._found[reason] = before + count, min(first, change)
 
@@ -224,8 +224,8 @@ def too_large(
 ) -> pa.RecordBatch:
     """Return the quarantine record of a change of `size` bytes, more than `settings.most_change_bytes`.
 
-    `size` None: the event would have 2 GiB or more. The record has no values except those of `key`, if it is known and
-    short. Raises ConversionError in mode `fail`.
+    `size` None: the event would have 2 GiB or more. The record has the values of `key`, if it is known and short, and
+    no others. Raises ConversionError in mode `fail`.
     """
     if settings.processing_failure_mode == "fail":
         instead = "event.processing.failure.handling.mode to warn to quarantine the change (not with the sink tables)."

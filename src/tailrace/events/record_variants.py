@@ -29,7 +29,7 @@ from tailrace.records.transform import LeftOutRecords, RefusedRecord
 
 log = logging.getLogger("tailrace")
 Int32s = npt.NDArray[np.int32]
-# The ops of records, and the number of combinations of the other properties of kinds for each op.
+# The ops of records, and for each op the number of combinations of the other properties.
 _OPS = (TOMBSTONE, *b"cudrt")
 _ROOM = 36
 _KINDS = len(_OPS) * _ROOM
@@ -65,7 +65,7 @@ class KnownRecords:
     left_out: tuple[tuple[LeftOutRecords, int], ...] = ()
 
     def delivered(self) -> KnownRecords:
-        """Return the records without those that are left out."""
+        """Return the records that are not left out."""
         kept = self.of >= 0
         if kept.all():
             return self
@@ -90,7 +90,7 @@ class KnownRecords:
 
 
 def by_kind(records: Records, tables: TablePlans, ordered: bool, drop: Drop | None = None) -> KnownRecords:
-    """Return the records with their kinds, without those that a transform leaves out.
+    """Return the records with their kinds, without records that a transform leaves out.
 
     `ordered`: whether the places of changes in their transactions are known. With `drop`, records that cannot be made
     are left out. Raises RefusedChange, ConversionError.
@@ -141,7 +141,7 @@ def reason_of(fault: RefusedRecord | RefusedChange | ConversionError) -> str:
 def by_op(
     change: Int32s, op: npt.NDArray[np.uint8], kind: Callable[[int], AnyPlan | LeftOutRecords | None]
 ) -> KnownRecords:  # fmt: skip
-    """Return records whose kind follows from `op` alone, without those that a transform leaves out."""
+    """Return records whose kind follows from `op` alone, without records that a transform leaves out."""
     kinds: list[AnyPlan] = []
     left_out: list[tuple[LeftOutRecords, int]] = []
     counts = np.bincount(op, minlength=256)
@@ -162,7 +162,7 @@ def by_op(
 def told_apart(
     records: KnownRecords, values: Callable[[Node, Int32s], pa.Array], drop: Drop | None = None
 ) -> KnownRecords:
-    """Return the records with layouts that no longer depend on values, without those that a transform leaves out.
+    """Return the records with layouts that no longer depend on values, without records that a transform leaves out.
 
     `values` returns the values of a leaf for the records at some places; `drop` as in `by_kind`.
     """
