@@ -31,7 +31,7 @@ Foreign = Callable[[str], str]
 class Config(Mapping[str, Any]):
     """A connector's configuration: `config[name]` is the typed value, with the default applied. Picklable.
 
-    The types are those of `tailrace.config.option.Kind`; an option without value or default is None. Rules decide some
+    `tailrace.config.option.Kind` names the types; an option without value or default is None. Rules decide some
     values: `topic.prefix` is the logical name, however it was given; `event.format` is the chosen format; and each
     connector has rules between its options. `traits` are the connector's. `given` has the texts of the given options,
     under their names in the table. Of these options, `hidden` are never shown and `idle` have no effect. `notices` are
@@ -65,7 +65,7 @@ class Config(Mapping[str, Any]):
 
     @property
     def texts(self) -> dict[str, str]:
-        """The options as texts from which `parse` makes the same configuration, without those that have no effect.
+        """The options that have an effect, as texts from which `parse` makes the same configuration.
 
         Contains the secrets. It includes the format, since the texts no longer show the names that chose it.
         """

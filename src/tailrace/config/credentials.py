@@ -158,7 +158,7 @@ class Credential:
     def password(self) -> str:
         """Return the password for a login that begins now.
 
-        Raises ConnectionFailed if the program or the cloud gives none, which another try may change, and
+        Raises ConnectionFailed if the program or the cloud gives none, which another try may change. Raises
         PrerequisiteError if there is no such program, or no client of the cloud.
         """
         if self.command:

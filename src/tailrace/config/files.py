@@ -114,8 +114,8 @@ class Examination:
     """The result of examining a file: its `entries`, in order, and the `outcomes` of each.
 
     `waiting` are the entries that refer to a missing variable or file. `run` is the pipeline as far as it is known
-    without them, None if there are `faults`; these are among the outcomes too. `implied` are entries that the names of
-    others decide.
+    without them, None if there are `faults`; these are among the outcomes too. `implied` are entries that follow from
+    the names of other entries.
     """
 
     entries: Mapping[str, str] = field(repr=False)

@@ -72,7 +72,7 @@ def lists_text(config: Config) -> str:
 
 
 def with_lists(config: Config, text: str) -> Config:
-    """Return a configuration with the lists of `lists_text` in the place of its own."""
+    """Return a configuration whose lists are replaced by the lists in `text`, which `lists_text` has made."""
     if text.startswith("z:"):
         text = decompress(b64decode(text[2:])).decode()
     return replace(config, typed=config.typed | dict(zip(LISTS, json.loads(text), strict=True)))

@@ -50,7 +50,7 @@ class Option:
     """An option of a connector.
 
     - `name`: Debezium's spelling, or tailrace's own.
-    - `default`: the typed value if the option is absent; `default_1x`: that of the 1.x generation, if it differs.
+    - `default`: the typed value if the option is absent; `default_1x`: the default of the 1.x generation, if another.
     - `choices`: the accepted words, compared without regard to case.
     - `deprecated_names`: older spellings, accepted with a warning; `aliases`: accepted without one.
     - `unsupported`: the reason why only the default is accepted; `neutral`: further values with the default's meaning.
