@@ -16,7 +16,7 @@ _HEAD = re.compile(
     rb"\xac\xed\x00\x05sr\x00\x11java\.util\.HashMap.{8}\x03\x00\x02F\x00\nloadFactorI\x00\tthresholdxp.{8}w\x08.{4}",
     re.DOTALL,
 )
-# an array of bytes: the first one describes its class, the others refer to that
+# an array of bytes: the first array describes its class, the other arrays refer to this description
 _ARRAY = re.compile(rb"u(?:r\x00\x02\[B.{8}\x02\x00\x00xp|q\x00~\x00.)", re.DOTALL)
 _NULL = b"p"
 

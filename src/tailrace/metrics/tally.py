@@ -34,11 +34,12 @@ _BY_TABLE = ("quarantined", *_SUMS)
 class Tally:
     """Counts since the last `clear`.
 
-    `events` has the number of changes of each table by kind, in the order of OPS. `quarantined` has the number of
-    quarantined changes of each table by reason, `reselected` the number of values read again, `unavailable` the number
-    of values that the log did not carry, `sizes` the bytes of the values that it carried. `bytes` counts bytes of
-    records.
-    `oldest_us` and `newest_us` are times of commits, in µs since 1970; 0 without changes.
+    By table: `events` has the number of changes of each kind, in the order of OPS; `quarantined` the number of
+    quarantined changes by reason; `reselected` the number of values read again; `unavailable` the number of values that
+    the log did not carry; `sizes` the bytes of the values that it carried.
+
+    `bytes` counts bytes of records. `oldest_us` and `newest_us` are times of commits, in µs since 1970; 0 without
+    changes.
     """
 
     def __init__(self) -> None:

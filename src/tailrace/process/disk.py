@@ -26,15 +26,15 @@ _MEANT = {
     errno.EFBIG: "A limit on the size of files is reached on a disk",
 }
 _TEMPORARY = "TMPDIR"
-# A disk with less room counts as full: what was just being written may be given back by now.
+# A disk with less free room counts as full: the failed write may have freed its space again.
 _FULL = 16 << 20
-# A server may call a request too large a file, too.
+# A server's error about a large request may have the same words, so these need a prefix.
 _WORDS = {code: re.escape(words) for code, words in _SAID.items()}
 _WORDS[errno.EFBIG] = rf"(?:IOException: |\[Errno {errno.EFBIG}\] ){_SAID[errno.EFBIG]}"
 
 
 class Directory(NamedTuple):
-    """A directory that a run writes to: what is there, the directory, and the option that names another one."""
+    """A directory that a run writes to: its content in words, its path, and the option that names another directory."""
 
     what: str
     directory: str
@@ -97,7 +97,7 @@ def failure(text: str, places: Sequence[Directory] = ()) -> DiskFailed | None:
 
 
 def failed(error: OSError, places: Sequence[Directory] = ()) -> DiskFailed | None:
-    """Return the result of `failure` if `error` is that of a disk that takes no files; None otherwise."""
+    """Return the result of `failure` if `error` means that a disk takes no more files; None otherwise."""
     return failure(str(error), places) if error.errno in _SAID else None
 
 

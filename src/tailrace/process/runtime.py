@@ -77,7 +77,7 @@ class Helper(Protocol):
         ...
 
     def close(self) -> None:
-        """Wait for the running call; cancel those that have not begun."""
+        """Wait for the running call; cancel calls that have not begun."""
         ...
 
 

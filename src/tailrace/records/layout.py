@@ -131,7 +131,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """A struct of named parts; `name`, `version` and `optional` are those of its schema."""
+    """A struct of named parts; `name`, `version` and `optional` are properties of its schema."""
 
     members: tuple[Member, ...]
     name: str | None = None

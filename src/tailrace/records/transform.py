@@ -106,7 +106,7 @@ def behind_delete(tombstone: RecordLayout, delete: RecordLayout, transforms: Ite
 def routed(topic: str, table: TableId, transforms: Iterable[Transform]) -> tuple[str, ...]:
     """Return the topics of a table's events after all transforms, as far as they depend on topic and table alone.
 
-    The first topic is that of events which every transform accepts.
+    The first topic gets the events that every transform accepts.
     """
     found: tuple[str, ...] = (topic,)
     for transform in transforms:
@@ -157,7 +157,7 @@ def _chosen(true: Rewritten, false: Rewritten, value: Any) -> Rewritten:
 
 
 def resolved(record: Rewritten, value: Callable[[Node], Any]) -> RecordLayout | LeftOutRecords | None:
-    """Return the layout of one record with known values; `value` returns that of a leaf."""
+    """Return the layout of one record with known values; `value` returns the value of a leaf."""
     while isinstance(record, VaryingLayout):
         record = record.of(value(record.by))
     return record

@@ -1,1 +1,1 @@
-"""The state of a record in the place of the event that tells its change."""
+"""The transform that replaces a change event by the row after the change."""
