@@ -212,3 +212,48 @@ def test_two_tables_of_one_name_are_refused(database: Database) -> None:
     assert one.level == "error"
     assert '"a.b"."c"' in one.text
     assert '"a"."b.c"' in one.text
+
+
+IDENTIFIED = (
+    "create table t (id int primary key, code text not null unique, v text)",
+    "alter table t replica identity using index t_code_key",
+)
+RENAMED = ("create table t (id int primary key, code text not null, v text)",)
+
+
+@pytest.mark.parametrize(
+    ("made", "options", "lacking"),
+    [
+        (IDENTIFIED, {}, "id"),
+        (IDENTIFIED, {"message.key.columns": "public.t:code"}, ""),
+        (RENAMED, {}, ""),
+        (RENAMED, {"message.key.columns": "public.t:code"}, "code"),
+        ((*RENAMED, "alter table t replica identity full"), {"message.key.columns": "public.t:code"}, ""),
+        (
+            (
+                "create table t (id int, code text not null, primary key (id)) partition by range (id)",
+                "create table t_1 partition of t (unique (code)) for values from (0) to (9)",
+                "alter table t_1 replica identity using index t_1_code_key",
+            ),
+            {"publish.via.partition.root": "true"},
+            "id",
+        ),
+    ],
+    ids=["an index", "the index's key", "the primary key", "another key", "whole rows", "a partition's index"],
+)
+def test_a_key_that_old_rows_lack_is_told(
+    database: Database, made: tuple[str, ...], options: dict[str, str], lacking: str
+) -> None:
+    """An update of the key would leave the old row in a copy, and a delete would find none."""
+    database.execute(*made)
+    texts = {"topic.prefix": "s", "table.include.list": "public.t,public.t_1"} | options
+    for more, level in (({"row.copy": "true"}, "error"), ({"rows": "typed"}, "warning"), ({}, "warning")):
+        config = parse("postgres", database.options(**texts, **more))
+        with connections.connect(config) as connection:
+            captured = captured_tables(Catalog(connection, database.name).tables(), TableFilter(config))
+            found = coverage.read(connection, config, captured)
+            without = coverage.unidentified(connection, config, found)
+        told = coverage.findings(found, copies=bool(more), lacking=without, typed="rows" in more)
+        shown = [(one.level, one.text) for one in told if "replica identity" in one.text]
+        assert [level for level, _ in shown] == ([level] if lacking else [])
+        assert all(f"its key has {lacking}, which the replica identity lacks" in text for _, text in shown)

@@ -185,10 +185,13 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         wanted = [one for one in tables if (one[1].schema, one[1].table) in set(added)]
         is_filtered = self._config["publication.autocreate.mode"] == "filtered"
         covered = coverage.read(control, self._config, wanted, as_it_is=not is_filtered)
+        lacking = coverage.unidentified(control, self._config, covered)
+        copies, typed = self._settings.copies, self._settings.typed is not None
         refused: dict[tuple[str, str], str] = {}
         for oid, table, _ in wanted:
             name = (table.schema, table.table)
-            found = coverage.findings({oid: covered[oid]}, copies=self._settings.copies) if oid in covered else []
+            of = {oid: covered[oid]} if oid in covered else {}
+            found = coverage.findings(of, copies=copies, lacking=lacking, typed=typed)
             told = " ".join(f"{one.text} {one.remedy}" for one in found if one.level == "error")
             if not told and not is_filtered and oid in covered and not covered[oid].arrives:
                 told = (

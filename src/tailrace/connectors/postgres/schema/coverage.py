@@ -8,17 +8,19 @@ Filters", "Column Lists"). `cover` is a pure function of catalog rows; `read` as
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.config.rows import keeps_copies
 from tailrace.connectors.findings import Finding, Level, demanded, listed
-from tailrace.connectors.postgres.schema.catalog import CapturedTable
+from tailrace.connectors.postgres.schema.catalog import CapturedTable, Catalog
 from tailrace.connectors.postgres.server.causes import HIDES, SHOW
 from tailrace.connectors.postgres.values.plain import MONEY_EXAMPLE, money_fault
-from tailrace.errors import PrerequisiteError
+from tailrace.errors import ConfigError, PrerequisiteError
 from tailrace.events.event_settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
 
@@ -128,7 +130,9 @@ class Coverage:
     columns that only a SELECT returns, each with the reason. `rows` is the SQL condition on the published rows.
     `has_children` is True if other tables inherit from it, `hides_rows` if row-level security applies to this role.
     `refuses` is the reason why the server refuses its updates and deletes, "" if it accepts them. `without_log` are its
-    unlogged partitions, `foreign` those that are foreign tables.
+    unlogged partitions, `foreign` those that are foreign tables. `identity` are the columns that the log has of every
+    old row, None for all of them, or if there is no such row; `by_index` is True if an index other than the primary key
+    says so.
     """
 
     oid: int
@@ -143,6 +147,8 @@ class Coverage:
     refuses: str = ""
     without_log: tuple[TableId, ...] = ()
     foreign: tuple[TableId, ...] = ()
+    identity: frozenset[str] | None = None
+    by_index: bool = False
 
     @property
     def is_published_whole(self) -> bool:
@@ -194,7 +200,17 @@ def _covered(
         "" if own is None else _refusal(relation, own, leaves),
         tuple(leaf.name for leaf in leaves if not leaf.is_logged and leaf.kind != "f") if own is not None else (),
         tuple(leaf.name for leaf in leaves if leaf.kind == "f") if own is not None else (),
+        *_identity(leaves or [relation]),
     )
+
+
+def _identity(tables: Sequence[CatalogTable]) -> tuple[frozenset[str] | None, bool]:
+    """Return the columns that old rows of all these tables have, None for no limit, and whether an index says so."""
+    found = [one for one in tables if one.identity in ("d", "i") and one.identity_columns is not None]
+    if not found:
+        return None, False
+    common = frozenset.intersection(*(frozenset(one.identity_columns or ()) for one in found))
+    return common, any(one.identity == "i" for one in found)
 
 
 def _uncarried(relation: CatalogTable, own: Published) -> Iterator[tuple[str, str]]:
@@ -365,11 +381,38 @@ def unfit(connection: psycopg.Connection[Any], config: Config, captured: Sequenc
 # --- findings and choices --------------------------------------------------------------------------------------------
 
 
-def findings(coverages: Mapping[int, Coverage], *, copies: bool) -> list[Finding]:
+def unidentified(
+    connection: psycopg.Connection[Any], config: Config, coverages: Mapping[int, Coverage]
+) -> dict[int, tuple[str, ...]]:
+    """Return by oid the columns of a table's key in events that old rows of the log lack, for each table with any."""
+    renamed = bool(config["message.key.columns"])
+    doubtful = [
+        one for one in coverages.values() if one.identity is not None and (renamed or one.by_index or one.is_root)
+    ]
+    if not doubtful:
+        return {}
+    shaping = EventSettings.from_options(config).shaping
+    found = {}
+    for oid, table in Catalog(connection, config["database.dbname"]).schemas([one.oid for one in doubtful]).items():
+        # the start refuses a key of columns that the table does not have
+        with suppress(ConfigError):
+            known = coverages[oid].identity or frozenset()
+            found[oid] = tuple(name for name in shaping.keyed(table).key if name not in known)
+    return {oid: names for oid, names in found.items() if names}
+
+
+def findings(
+    coverages: Mapping[int, Coverage],
+    *,
+    copies: bool,
+    lacking: Mapping[int, Sequence[str]] = MappingProxyType({}),
+    typed: bool = False,
+) -> list[Finding]:
     """Return a finding for each table whose log lacks anything that a SELECT returns, ordered by name.
 
     With `copies` tables are kept equal to their sources, and a table that no copy can follow is an error. Partitions
-    whose changes arrive under the name of a captured table are part of that table's finding.
+    whose changes arrive under the name of a captured table are part of that table's finding. `lacking` is the result of
+    `unidentified`, which is no error for `typed` rows.
     """
     ordered = sorted(coverages.values(), key=lambda one: one.name)
     arriving = {one.name for one in ordered if one.arrives}
@@ -381,6 +424,8 @@ def findings(coverages: Mapping[int, Coverage], *, copies: bool) -> list[Finding
     found = []
     for one in ordered:
         told = [] if one.name in covered else list(_told(one, arriving, silent.get(one.name, ()), copies))
+        if one.oid in lacking and one.arrives and one.name not in covered:
+            told.append(_unkeyed(lacking[one.oid], "error" if copies and not typed else "warning"))
         if told:
             level: Level = "error" if any(level == "error" for level, _, _ in told) else "warning"
             text = f"{one.name}: {'; '.join(text for _, text, _ in told)}."
@@ -473,6 +518,15 @@ def _in_part(one: Coverage, copies: bool) -> Iterator[tuple[Level, str, str]]:
             f"the server refuses its updates and deletes while it is published: {one.refuses}",
             "alter table … replica identity full; or using an index over published NOT NULL columns.",
         )
+
+
+def _unkeyed(names: Sequence[str], level: Level) -> tuple[Level, str, str]:
+    return (
+        level,
+        f"its key has {', '.join(names)}, which the replica identity lacks: the log does not tell the key of a deleted "
+        "row, nor that it has changed",
+        "alter table … replica identity full; or name columns of the replica identity in message.key.columns.",
+    )
 
 
 def kept(coverages: Mapping[int, Coverage], captured: Sequence[CapturedTable]) -> list[CapturedTable]:

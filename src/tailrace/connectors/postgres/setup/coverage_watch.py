@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config, TableFilter
-from tailrace.connectors.findings import demanded, listed
+from tailrace.connectors.findings import Finding, demanded, listed
 from tailrace.connectors.postgres.schema import coverage, inventory
 from tailrace.connectors.postgres.schema.catalog import CapturedTable, Catalog, captured_tables
+from tailrace.connectors.postgres.schema.coverage import Coverage
 from tailrace.connectors.postgres.schema.inventory import Inventory
 from tailrace.connectors.postgres.setup import publications
 from tailrace.connectors.postgres.snapshot.session import only, qualified
@@ -40,7 +41,8 @@ select pg_catalog.md5(pg_catalog.string_agg(line, ';' order by line)) from (
   where l.pubname = %s
   union all {schemas}
   select pg_catalog.concat_ws(' ', 't', c.oid, n.nspname, c.relname, c.relpersistence, c.relispartition,
-    c.relrowsecurity, c.relreplident, case when c.relispartition then c.relfilenode end)
+    c.relrowsecurity, c.relreplident, case when c.relispartition then c.relfilenode end,
+    (select i.indexrelid from pg_catalog.pg_index i where i.indrelid = c.oid and i.indisreplident))
   from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   where c.relkind in ('r', 'p') and c.relpersistence <> 't' and n.nspname not in ('pg_catalog', 'information_schema')
   union all
@@ -214,7 +216,7 @@ class CoverageWatch:
         self._expected = expected
         self._looked = self._look(connection)
         covered = coverage.read(connection, self._config, captured)
-        for one in demanded(coverage.findings(covered, copies=self._copies)):
+        for one in demanded(self._findings(connection, covered)):
             self._told.add(one.text)
             log.warning("%s %s", one.text, one.remedy)
         self._keep(connection, catalog, since, inventory.read(connection, self._config, captured, covered))
@@ -244,11 +246,15 @@ class CoverageWatch:
         if self._config["publication.autocreate.mode"] != "filtered":
             # findings about new tables are left to the next start
             of = {oid: one for oid, one in covered.items() if oid in known}
-            new = [one for one in coverage.findings(of, copies=self._copies) if one.text not in self._told]
+            new = [one for one in self._findings(connection, of) if one.text not in self._told]
             for one in demanded(new):
                 self._told.add(one.text)
                 log.warning("%s %s", one.text, one.remedy)
         self._looked = looked
+
+    def _findings(self, connection: psycopg.Connection[Any], covered: Mapping[int, Coverage]) -> list[Finding]:
+        lacking = coverage.unidentified(connection, self._config, covered)
+        return coverage.findings(covered, copies=self._copies, lacking=lacking, typed=self._typed)
 
     def _look(self, connection: psycopg.Connection[Any]) -> str:
         query = look(schemas=inventory.lists_schemas(connection))

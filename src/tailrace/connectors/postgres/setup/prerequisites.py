@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.config.files import checkpoint_directory
-from tailrace.config.rows import keeps_copies
+from tailrace.config.rows import is_typed, keeps_copies
 from tailrace.connectors.checkpoint import stored_offset, table_filter
 from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed, unmatched, value_findings
 from tailrace.connectors.postgres.log import invalidation
@@ -315,7 +315,9 @@ class _Inspection:
         yield from coverage.unfit(self.connection, self.config, captured)
         if self.streams:
             covered = coverage.read(self.connection, self.config, captured)
-            yield from coverage.findings(covered, copies=keeps_copies(self.config))
+            lacking = coverage.unidentified(self.connection, self.config, covered)
+            copies, typed = keeps_copies(self.config), is_typed(self.config)
+            yield from coverage.findings(covered, copies=copies, lacking=lacking, typed=typed)
 
     def values(self, captured: Sequence[CapturedTable]) -> list[Finding]:
         """Return the findings about columns whose values events leave out, or that a copy cannot show unchanged."""
