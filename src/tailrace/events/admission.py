@@ -15,6 +15,7 @@ from typing import Literal
 import pyarrow as pa
 
 from tailrace.columns import Column, TableId, TableSchema
+from tailrace.columns.blocks import EVERY
 from tailrace.errors import ConfigError
 from tailrace.events import names
 from tailrace.events.column_plans import unmasked
@@ -114,7 +115,20 @@ def doubts(
     columns = form.columns(table, settings)[0]
     # options shape the columns of values, never the key of an event, and a copy has the columns of values
     is_of_values = bool(settings.blocks) or settings.typed is not None
-    keyed = columns if is_of_values else form.key(table, settings)
+    key = form.key(table, settings)
+    known = {plan.source_name for plan in key}
+    for name in table.key:
+        if name not in known:
+            kind = table.columns[table.index(name)].type_name
+            yield (
+                # a table of every change needs no key, and one of versions refuses this one
+                "error" if settings.copy or settings.blocks not in ("", EVERY) else "warning",
+                f"Two keys of {table.id} may become one in a copy: its column {name} has the type {kind}, which has no "
+                "form in events, and is left out.",
+                "Name other key columns in message.key.columns, or leave the table out; include.unknown.datatypes = "
+                "true, if the connector has it, shows the type's text as bytes.",
+            )
+    keyed = columns if is_of_values else key
     for plan in (plan for plan in keyed if plan.source_name in table.key):
         column = table.columns[table.index(plan.source_name)]
         why = _merging(plan, column, settings)

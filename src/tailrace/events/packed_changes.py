@@ -220,7 +220,8 @@ class _Work:
         self.types = [storable(arrow_type_of(column.schema)) for column in plan.columns]
         places = {column.index: place for place, column in enumerate(plan.columns)}
         self.key_places = tuple(places[column.index] for column in plan.key if column.index in places)
-        if len(self.key_places) < len(plan.key):
+        if len(self.key_places) < len(batch.table.key):
+            # the others alone identify no row
             self.key_places = ()
         named = {column.name: column for column in batch.table.columns}
         self.columns = [named[column.source_name] for column in plan.columns]

@@ -59,7 +59,8 @@ class TableForm:
         """Return the shape of a table. Raises SinkError if it has no key, or if its rows lack a key column."""
         plan = table_plan(table, settings, form)
         places = {column.index: place for place, column in enumerate(plan.columns)}
-        if not plan.key or any(column.index not in places for column in plan.key):
+        is_whole = len(plan.key) == len(table.key)
+        if not plan.key or not is_whole or any(column.index not in places for column in plan.key):
             raise SinkError(
                 f"The table {table.id} has no key, and rows are compared by their keys.",
                 "Give it a primary key, name columns in message.key.columns, or name other tables with --table.",

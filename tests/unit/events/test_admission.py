@@ -160,3 +160,27 @@ def test_typed_rows_of_such_a_table_warn(caplog: pytest.LogCaptureFixture) -> No
     table = TableSchema(TableId("d", "s", "t"), (Column("id", "timetz", 1266, nullable=False),), ("id",))
     Admission(settings, FORM).admit(table)
     assert "two keys of s.t may become one in a copy: its column id is a time with a zone" in caplog.text
+
+
+PAIR = Column("pair", "pair", 20_001, nullable=False, kind="composite")
+
+
+@pytest.mark.parametrize("options", [{"row.blocks": "last"}, {"row.blocks": "kept"}, {"row.copy": "true"}])
+def test_a_key_without_one_of_its_columns_is_refused(options: dict[str, str]) -> None:
+    """A type without a form in events is left out, and rows that differ there alone would be one row."""
+    table = TableSchema(TableId("d", "s", "t"), (TEXT, PAIR), ("id", "pair"))
+    login = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
+
+    def admitted(**more: str) -> Admission:
+        config = parse("postgres", login | {name.replace("_", "."): text for name, text in more.items()})
+        admission = Admission(EventSettings.from_options(config), FORM)
+        admission.admit(table)
+        return admission
+
+    with pytest.raises(ConfigError, match=r"s\.t may become one in a copy: its column pair has the type pair"):
+        admitted(**options)
+    assert not admitted(**options, message_key_columns="s[.]t:id").warnings
+    assert not admitted(**options, include_unknown_datatypes="true").warnings
+    # a table of every change needs no key, and events are Debezium's
+    assert "its column pair has the type pair" in " ".join(admitted(row_blocks="every").warnings)
+    assert not admitted().warnings
