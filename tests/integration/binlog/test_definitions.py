@@ -87,6 +87,11 @@ STATEMENTS = (
     "create table versioned (a int primary key, s timestamp(6) generated always as row start, "
     "e timestamp(6) generated always as row end, period for system_time (s, e)) with system versioning",
     "create table hidden (a int) with system versioning",
+    "create table booked (room int, since date, till date, v varchar(9), period for stay (since, till), "
+    "primary key (room, stay without overlaps))",
+    "create table reserved (room int not null, since date, till date, period for stay (since, till), "
+    "unique key (room, stay without overlaps)) with system versioning",
+    "alter table booked drop primary key, add unique key k (room, stay without overlaps)",
     "alter table t add column inv int invisible",
 )  # fmt: skip
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.connectors.binlog.dialect import MYSQL
+from tailrace.connectors.binlog.dialect import MARIADB, MYSQL
 from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.ddl.evolution import rewritten, succeeding
 from tailrace.connectors.binlog.schema.ddl.parser import parse
 from tailrace.connectors.binlog.schema.ddl.statements import AlterTable
-from tailrace.connectors.binlog.schema.ddl.tokens import SqlSettings
+from tailrace.connectors.binlog.schema.ddl.tokens import SqlSettings, Unparsable
 from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
 from tailrace.connectors.binlog.schema.definitions import Definitions, FollowRules, State
 from tailrace.connectors.binlog.schema.statement import Place, Statement, StatementEffects
@@ -329,3 +329,17 @@ def test_alter_ignore_is_parsed() -> None:
     ((found, _),) = parse("alter online ignore table t add a int", "d", SqlSettings())
     assert isinstance(found, AlterTable)
     assert found.ignores
+
+
+@pytest.mark.parametrize("kind", ["PRIMARY KEY", "UNIQUE KEY `k`"])
+def test_a_key_without_overlaps_has_the_columns_of_the_period(kind: str) -> None:
+    """One room is booked again and again, so its number alone identifies no row."""
+    made = (
+        "CREATE TABLE `t` (`room` int NOT NULL, `since` date NOT NULL, `till` date NOT NULL, "
+        f"PERIOD FOR `stay` (`since`, `till`), {kind} (`room`,`stay` WITHOUT OVERLAPS))"
+    )
+    assert catalog.definition(made, T, MARIADB).key() == ("room", "till", "since")
+    versioned = catalog.definition(made + " WITH SYSTEM VERSIONING", T, MARIADB)
+    assert versioned.key() == ("room", "till", "since")
+    with pytest.raises(Unparsable, match="over a period whose columns are not known"):
+        catalog.definition(made.replace("PERIOD FOR `stay` (`since`, `till`), ", ""), T, MARIADB)

@@ -40,7 +40,7 @@ class ColumnDefinition:
     - `labels`: those of ENUM and SET; `literals` the same as SQL literals.
     - `charset`: of texts, resolved from column, table or database; None for other types.
     - `updated`: it has ON UPDATE; `generated`: its value is computed; `compressed`: MariaDB stores it compressed.
-    - `period`: `start` or `end` of a system-versioned row.
+    - `period`: `start` or `end` of a system-versioned row, `from` or `until` of an application's period.
     - `expression`: that of a generated column, as it is written last in a statement; "" if not known.
     - `number`: identifies the column in its table; it survives renames and is never used again. 0 if not known.
     - `older`: the value in rows that are older than the column.

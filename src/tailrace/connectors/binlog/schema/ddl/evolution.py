@@ -226,7 +226,7 @@ def _called(names: tuple[str, ...], called: dict[str, str | None]) -> tuple[str,
 
 def _older(column: ColumnDefinition) -> Default:
     """Return the value that existing rows get in a column that is added."""
-    if column.generated or column.automatic or column.period:
+    if column.generated or column.automatic or column.period in ("start", "end"):
         return UNKNOWN
     if column.base == "TIMESTAMP" and (column.default is None or column.default == NOTHING):
         # without explicit_defaults_for_timestamp it has a default that is not written

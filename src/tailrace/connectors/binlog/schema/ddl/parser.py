@@ -42,6 +42,8 @@ from tailrace.connectors.binlog.schema.definition import (
 )
 
 PRIMARY = "PRIMARY"
+PERIOD = "\0"
+"""Stands in an index for the columns of the application's period (WITHOUT OVERLAPS)."""
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
 _SIGNS = ("UNSIGNED", "SIGNED", "ZEROFILL")
 _TYPE_WORDS = (
@@ -253,13 +255,13 @@ class _Parser:
             return replace(made, like=self._table())
         columns: list[ColumnDefinition] = []
         keys: list[Index] = []
-        period: tuple[str, str] | None = None
+        periods: list[tuple[str, str, bool]] = []
         is_query = self._now.text == "(" and self._peek().kind == WORD and self._peek().text in ("SELECT", "WITH")
         if not is_query and self._symbol("("):
             while True:
                 found = self._element()
                 if isinstance(found, tuple):
-                    period = found
+                    periods.append(found)
                 elif found is not None:
                     columns += [found.column] if found.column is not None else []
                     keys += found.keys
@@ -268,10 +270,10 @@ class _Parser:
             self._expect(")")
         table = TableDefinition(*name, tuple(columns))
         table, selects = self._table_options(table)
+        for period in periods:
+            table = _with_period(table, *period)
         for index in keys:
             table = with_index(table, index)
-        if period is not None:
-            table = _with_period(table, period)
         if selects or not columns:
             return replace(made, selects=True)
         return replace(made, table=table)
@@ -567,8 +569,9 @@ class _Parser:
 
     # --- elements of a table ------------------------------------------------------------------------------------------
 
-    def _element(self) -> Action | tuple[str, str] | None:
-        """Return a column or an index, or the columns of a period; None for what changes neither."""
+    def _element(self) -> Action | tuple[str, str, bool] | None:
+        """Return a column or an index, or the columns of a period and whether it is the system's; None for anything
+        else."""
         if self._now.kind == WORD:
             if self._take("CONSTRAINT"):
                 name = "" if self._is("PRIMARY", "UNIQUE", "FOREIGN", "CHECK") else self._name()
@@ -579,13 +582,13 @@ class _Parser:
                 self._skip_to_comma()
                 return None
             if self._take("PERIOD", "FOR"):
-                self._name()
+                is_systems = self._name().upper() == "SYSTEM_TIME"
                 self._expect("(")
                 begin = self._name()
                 self._expect(",")
                 end = self._name()
                 self._expect(")")
-                return begin, end
+                return begin, end, is_systems
         return self._column()
 
     def _key(self, name: str) -> Action | None:
@@ -621,8 +624,7 @@ class _Parser:
                 if self._now.kind == SYMBOL and self._now.text == "(":
                     self._skip_group()
                 if self._take("WITHOUT", "OVERLAPS"):
-                    columns.pop()
-                    plain = False
+                    columns[-1] = PERIOD
             self._take_one("ASC", "DESC")
             if not self._symbol(","):
                 break
@@ -841,7 +843,16 @@ def _settled(column: ColumnDefinition) -> ColumnDefinition:
 
 
 def with_index(table: TableDefinition, index: Index) -> TableDefinition:
-    """Return the table with a primary key or a further unique index; columns of a primary key allow no null."""
+    """Return the table with a primary key or a further unique index; columns of a primary key allow no null.
+
+    Raises Unparsable for a key over a period whose columns are not known.
+    """
+    if PERIOD in index.columns:
+        # the server has the period's end before its begin
+        ends = [column.name for kind in ("until", "from") for column in table.columns if column.period == kind]
+        if len(ends) != 2:
+            raise Unparsable(f"the index {index.name} is over a period whose columns are not known")
+        index = index._replace(columns=(*(name for name in index.columns if name != PERIOD), *ends))
     folded = {name.casefold() for name in index.columns}
     # names as the columns are spelled
     spelled = {column.name.casefold(): column.name for column in table.columns}
@@ -865,11 +876,14 @@ def _free_name(table: TableDefinition, first: str) -> str:
     return name
 
 
-def _with_period(table: TableDefinition, period: tuple[str, str]) -> TableDefinition:
-    ends = dict(zip((name.casefold() for name in period), ("start", "end"), strict=True))
-    return replace(
-        table,
-        columns=tuple(
-            replace(column, period=column.period or ends.get(column.name.casefold(), "")) for column in table.columns
-        ),
-    )
+def _with_period(table: TableDefinition, begin: str, end: str, is_systems: bool) -> TableDefinition:
+    """Return the table with a period of the system or of the application, whose columns allow no null."""
+    kinds = ("start", "end") if is_systems else ("from", "until")
+    ends = dict(zip((begin.casefold(), end.casefold()), kinds, strict=True))
+
+    def marked(column: ColumnDefinition) -> ColumnDefinition:
+        kind = ends.get(column.name.casefold(), "")
+        nullable = column.nullable and (is_systems or not kind)
+        return replace(column, period=column.period or kind, nullable=nullable)
+
+    return replace(table, columns=tuple(map(marked, table.columns)))
