@@ -8,8 +8,11 @@ import pytest
 
 from tailrace.config import Config, parse
 from tailrace.connectors.binlog.descriptor import MARIADB_CONNECTOR, MYSQL_CONNECTOR
+from tailrace.connectors.binlog.offset import BinlogOffset
+from tailrace.connectors.binlog.planner import OUTSIDE, BinlogSource
 from tailrace.connectors.binlog.setup.prerequisites import check, demand
 from tailrace.errors import PrerequisiteError
+from tailrace.events.event_settings import EventSettings
 from tests.fix_mysql import MySqlDatabase
 from tests.integration.binlog.test_sessions import configured
 from tests.servers.mysql import MYSQL_57
@@ -120,3 +123,37 @@ def test_rights_that_are_missing_are_named(binlog_database: MySqlDatabase) -> No
         assert texts(config, "error") == {}
     finally:
         server.execute("drop user 'poor'@'%'")
+
+
+def test_a_start_names_the_tables_that_are_not_kept_up(
+    binlog_database: MySqlDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also without `tailrace check`. What is written through a merged table has that table's name in the log."""
+    name = binlog_database.name
+    binlog_database.execute(
+        "create table parent (a int primary key)",
+        "create table child (a int primary key, foreign key (a) references parent (a) on delete cascade)",
+        "create table old (a int primary key) engine=MyISAM",
+        "create table older (a int primary key) engine=MyISAM",
+        "create table newer (a int primary key) engine=MyISAM",
+        "create table merged (a int primary key) engine=MERGE union=(old, older) insert_method=last",
+    )
+    binlog_database.execute("create view seen as select * from old")
+    has_blackhole = binlog_database.server.dialect == "mysql"
+    if has_blackhole:
+        binlog_database.execute("create table nothing (a int primary key) engine=BLACKHOLE")
+    config = configured(binlog_database, table_include_list=rf"{name}\.(?!older$).*")
+    source = BinlogSource(config, EventSettings.from_options(config), OUTSIDE)
+    try:
+        source.prepare(BinlogOffset())
+    finally:
+        source.close()
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    shown = " ".join(told)
+    assert f"cascade: {name}.child." in shown
+    assert f"engines without transactions: {name}.newer (MyISAM), {name}.old (MyISAM)." in shown
+    assert f"those behind them: {name}.merged, {name}.old." in shown
+    assert (f"keep no rows: {name}.nothing (BLACKHOLE)." in shown) is has_blackhole
+    assert f"what is no table, and no change of it arrives: {name}.seen (view)." in shown
+    warned = texts(config, "warning")
+    assert set(told) <= {*warned["tables"], *warned["coverage"]}

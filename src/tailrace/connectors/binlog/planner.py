@@ -34,7 +34,8 @@ from tailrace.connectors.binlog.schema.first_definitions import initial_state, o
 from tailrace.connectors.binlog.schema.statement import Statement
 from tailrace.connectors.binlog.server.connection import connect, dialect_of, is_gone, rows, server_id, variables
 from tailrace.connectors.binlog.server.errors import explained
-from tailrace.connectors.binlog.setup.prerequisites import misspelt, unmatched_lists
+from tailrace.connectors.binlog.setup import coverage
+from tailrace.connectors.binlog.setup.prerequisites import misspelt, unlogged, unmatched_lists
 from tailrace.connectors.binlog.snapshot.point import Point
 from tailrace.connectors.binlog.snapshot.row_lookup import PresentRows
 from tailrace.connectors.binlog.snapshot.windows import BinlogWindows, Incremental
@@ -213,9 +214,16 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         self._is_folded = kept != "0"
         if snapshot_mode(self._config).streams:
             self._has_gtids = identify(session).has_gtids
-        there = [one for one in catalog.names(session) if catalog.holds_rows(one)]
+        every = catalog.names(session)
+        there = [one for one in every if catalog.holds_rows(one)]
         fault = unmatched_lists(self._config, there, is_fresh=since.is_initial)
-        for one in demanded([*([] if fault is None else [fault]), *misspelt(self._config, session, there)]):
+        found = [*([] if fault is None else [fault]), *misspelt(self._config, session, there)]
+        found += coverage.views(self._config, every)
+        if snapshot_mode(self._config).streams:
+            captured = {one.id for one in there if self._tables.includes(*one.id)}
+            found += [*unlogged(session, sorted({database for database, _ in captured}))]
+            found += coverage.findings(session, there, captured)
+        for one in demanded(found):
             log.warning("%s %s", one.text, one.remedy)
         self._captured_count = sum(self._tables.includes(*one.id) for one in there)
         guard_number(self._config, self._captured_count)

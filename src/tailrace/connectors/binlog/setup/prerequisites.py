@@ -27,6 +27,7 @@ from tailrace.connectors.binlog.schema.ddl.tokens import Unparsable
 from tailrace.connectors.binlog.schema.tables import schema_of, table_id
 from tailrace.connectors.binlog.server.connection import connect, dialect_of, rows, variables
 from tailrace.connectors.binlog.server.errors import explained, number_of
+from tailrace.connectors.binlog.setup import coverage
 from tailrace.connectors.binlog.setup.rights import DENIED, log_rights
 from tailrace.connectors.checkpoint import stored_offset, table_filter
 from tailrace.connectors.findings import Finding, demanded, listed, unmatched
@@ -44,7 +45,6 @@ _VARIABLES = (
     "binlog_rows_query_log_events", "binlog_annotate_row_events", "innodb_autoinc_lock_mode", "wsrep_on",
     "wsrep_gtid_mode", "binlog_storage_engine",
 )  # fmt: skip
-_TRANSACTIONAL = ("INNODB", "NDB", "NDBCLUSTER", "ROCKSDB", "TOKUDB", "")
 _DAY = 86_400
 
 
@@ -343,7 +343,7 @@ class _Inspection:
             return
         every = catalog.names(self.session)
         there = [one for one in every if catalog.holds_rows(one)]
-        yield from self._views([one for one in every if not catalog.holds_rows(one)])
+        yield from coverage.views(self.config, every)
         captured = [one for one in there if includes(*one.id)]
         fault = unmatched_lists(self.config, there, is_fresh=stored_offset(checkpoint_directory(self.config)) is None)
         yield from misspelt(self.config, self.session, there)
@@ -363,25 +363,12 @@ class _Inspection:
             yield from unlogged(self.session, sorted({one.database for one in captured}))
         yield from findings.collisions(EventSettings.from_options(self.config), [table_id(one.id) for one in captured])
         yield from self._definitions(captured)
-        yield from self._engines(captured)
-        yield from self._cascades(captured)
+        yield from coverage.findings(self.session, there, {one.id for one in captured})
 
     def values(self) -> list[Finding]:
         """Return the findings about columns whose values are left out, or that a copy does not show as they are."""
         settings = EventSettings.from_options(self.config)
         return findings.value_findings(settings, form_of(self.dialect), self._defined)
-
-    def _views(self, there: Sequence[ListedTable]) -> Iterator[Finding]:
-        lists = TableFilter(self.config).lists
-        if not self.config["table.include.list"]:
-            return
-        named = [f"{_shown(one)} ({one.kind.lower()})" for one in there if lists(*one.id)]
-        if named:
-            yield Finding(
-                "warning", "coverage",
-                f"table.include.list matches what is no table, and no change of it arrives: {listed(named)}.",
-                "Capture the tables from which its rows come.",
-            )  # fmt: skip
 
     def _definitions(self, captured: Sequence[ListedTable]) -> Iterator[Finding]:
         import pymysql
@@ -418,32 +405,6 @@ class _Inspection:
             yield Finding(
                 "warning", "keys", f"Tables without a key: {listed(keyless)}. Their records have none.",
                 "Add a primary key, or name columns in message.key.columns.",
-            )  # fmt: skip
-
-    def _engines(self, captured: Sequence[ListedTable]) -> Iterator[Finding]:
-        others = [f"{_shown(one)} ({one.engine})" for one in captured if one.engine.upper() not in _TRANSACTIONAL]
-        if others:
-            yield Finding(
-                "warning", "tables",
-                f"Tables of engines without transactions: {listed(others)}. A snapshot may have their rows of several "
-                "moments.",
-                "ALTER TABLE … ENGINE = InnoDB.",
-            )  # fmt: skip
-
-    def _cascades(self, captured: Sequence[ListedTable]) -> Iterator[Finding]:
-        ruled = rows(
-            self.session,
-            "SELECT CONSTRAINT_SCHEMA, TABLE_NAME FROM information_schema.REFERENTIAL_CONSTRAINTS "
-            "WHERE DELETE_RULE NOT IN ('RESTRICT', 'NO ACTION') OR UPDATE_RULE NOT IN ('RESTRICT', 'NO ACTION')",
-        )
-        names = {one.id for one in captured}
-        found = sorted({f"{database}.{table}" for database, table in ruled if (database, table) in names})
-        if found:
-            yield Finding(
-                "warning", "tables",
-                f"Foreign keys of these tables cascade: {listed(found)}. The log has no rows of what a cascade "
-                "changes.",
-                "Copies keep these rows as they were: tailrace verify finds and repairs them.",
             )  # fmt: skip
 
     def _signals(self) -> Iterator[Finding]:
