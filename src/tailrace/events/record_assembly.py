@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from tailrace.columns import ChangeBatch, TableSchema
 from tailrace.errors import ConversionError
+from tailrace.events.array_bounds import any_bounded, tell_bounds
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.expansion import expand
 from tailrace.events.mapping import SourceForm
@@ -165,6 +166,8 @@ def _numbered_rows(
         return
     plan = table_plan(batch.table, settings, form)
     warn_of_unknown(plan, batch)
+    if settings.copies:
+        tell_bounds(batch, plan, settings)
     TALLY.count_batch(batch)
     TALLY.count_bytes(str(batch.table.id), sum(int(bounds[-1] - bounds[0]) for bounds in _bounds(batch)))
     if settings.blocks:
@@ -194,7 +197,7 @@ def rows_of_tables(
     The texts of no change may exceed `event.max.change.bytes`. `batch.table` is ignored.
     """
     assert tables.of is not None
-    if settings.blocks:
+    if settings.blocks or (settings.copies and any_bounded(batch, tables.plans)):
         return None
     for plan in tables.plans:
         warn_of_unknown(plan, batch)
