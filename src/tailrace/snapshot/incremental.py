@@ -111,15 +111,19 @@ class IncrementalSnapshot:
 
     def without(self, entries: Sequence[str]) -> IncrementalSnapshot | None:
         """Return the snapshot without the tables that `entries` name; None if no table is left, or without entries."""
-        names = [(one.schema, one.table) for one in self.collections]
+        names = [(collection.schema, collection.table) for collection in self.collections]
         finder = Finder(names)
         gone = {name for entry in entries for name in finder.named(entry)} if entries else set(names)
         return self.leaving(gone)
 
     def leaving(self, tables: set[tuple[str, str]]) -> IncrementalSnapshot | None:
         """Return the snapshot without `tables`, (schema, table); None if no table is left."""
-        left = tuple(one for one in self.collections if (one.schema, one.table) not in tables)
-        begun = tuple(one for one in self.begun if (one.collection.schema, one.collection.table) not in tables)
+        left = tuple(
+            collection for collection in self.collections if (collection.schema, collection.table) not in tables
+        )
+        begun = tuple(
+            paused for paused in self.begun if (paused.collection.schema, paused.collection.table) not in tables
+        )
         kept = replace(self, begun=begun)
         if left and left[0] == self.current:
             return replace(kept, collections=left)
@@ -127,8 +131,8 @@ class IncrementalSnapshot:
 
     def resumed(self, tables: Sequence[PausedTable]) -> IncrementalSnapshot:
         """Return the snapshot with paused tables at the end."""
-        begun = (*self.begun, *(one for one in tables if one.cursor != Cursor()))
-        return replace(self, collections=(*self.collections, *(one.collection for one in tables)), begun=begun)
+        begun = (*self.begun, *(paused for paused in tables if paused.cursor != Cursor()))
+        return replace(self, collections=(*self.collections, *(paused.collection for paused in tables)), begun=begun)
 
     @classmethod
     def of_held(cls, signal: str, tables: Sequence[PausedTable]) -> IncrementalSnapshot:
@@ -140,12 +144,12 @@ class IncrementalSnapshot:
         """Return `tables`, (schema, table), with the places at which their reading goes on."""
         begun = [*self.begun, PausedTable(self.current, self.cursor)]
         found = []
-        for one in self.collections:
-            if (one.schema, one.table) in tables:
-                place = next((held for held in reversed(begun) if held.collection == one), PausedTable(one, Cursor()))
-                found.append(place)
+        for collection in self.collections:
+            if (collection.schema, collection.table) in tables:
+                unread = PausedTable(collection, Cursor())
+                found.append(next((paused for paused in reversed(begun) if paused.collection == collection), unread))
                 # a table that was requested twice is read from its beginning the second time
-                begun = [held for held in begun if held.collection != one]
+                begun = [paused for paused in begun if paused.collection != collection]
         return found
 
     def _beginning(self, left: tuple[Collection, ...]) -> IncrementalSnapshot | None:
@@ -153,8 +157,9 @@ class IncrementalSnapshot:
         beginning; None if no table is left."""
         if not left:
             return None
-        place = next((one for one in self.begun if one.collection == left[0]), PausedTable(left[0], Cursor()))
-        begun = tuple(one for one in self.begun if one is not place)
+        unread = PausedTable(left[0], Cursor())
+        place = next((paused for paused in self.begun if paused.collection == left[0]), unread)
+        begun = tuple(paused for paused in self.begun if paused is not place)
         return replace(self, collections=left, cursor=place.cursor, begun=begun)
 
     def moved(self, cursor: Cursor) -> IncrementalSnapshot:
@@ -166,7 +171,7 @@ class IncrementalSnapshot:
 
     def to_json(self) -> dict[str, Any]:
         fields: dict[str, Any] = {
-            "collections": [one.to_json() for one in self.collections],
+            "collections": [collection.to_json() for collection in self.collections],
             "id": self.id,
             "rows": self.cursor.rows,
         }
@@ -177,7 +182,7 @@ class IncrementalSnapshot:
         if self.paused:
             fields["paused"] = True
         if self.begun:
-            fields["begun"] = [one.to_json() for one in self.begun]
+            fields["begun"] = [paused.to_json() for paused in self.begun]
         return fields
 
     @classmethod
@@ -279,7 +284,7 @@ def _listed(tables: Sequence[tuple[str, str]]) -> str:
 
 
 def _names(snapshot: IncrementalSnapshot) -> str:
-    return ",".join(str(one) for one in snapshot.collections)
+    return ",".join(str(collection) for collection in snapshot.collections)
 
 
 def _shown(key: Key | None) -> str:

@@ -44,7 +44,7 @@ class Progress:
             fields["before"] = self.before.to_json()
         for name, collections in (("blocking", self.blocking), ("reading", self.reading)):
             if collections:
-                fields[name] = [one.to_json() for one in collections]
+                fields[name] = [collection.to_json() for collection in collections]
         if self.notifications:
             fields["notices"] = [
                 [
@@ -65,7 +65,7 @@ class Progress:
         if self.commands != NO_COMMANDS:
             fields["tables"] = self.commands.to_json()
         if self.held:
-            fields["held"] = [one.to_json() for one in self.held]
+            fields["held"] = [paused.to_json() for paused in self.held]
         return fields
 
     @classmethod
@@ -96,6 +96,6 @@ def read_through(before: Progress, now: Progress) -> set[str]:
 
     `now` is the progress at the end of the next batch. Its window does not count: it may still be read again.
     """
-    read = {*before.done, *(str(one) for one in before.reading if one.filter is None)}
-    going = [one for state in (now.before, now.state) if state is not None for one in state.collections]
-    return read - {str(one) for one in going}
+    read = {*before.done, *(str(collection) for collection in before.reading if collection.filter is None)}
+    going = [collection for state in (now.before, now.state) if state is not None for collection in state.collections]
+    return read - {str(collection) for collection in going}

@@ -25,7 +25,7 @@ def selected(config: Mapping[str, Any], captured: Sequence[str]) -> list[str]:
     names = list(captured)
     named = config["signal.data.collection"] or ()
     if config["event.format"] != "1.7":
-        signals = {".".join(table_name(one)) for one in ([named] if isinstance(named, str) else named)}
+        signals = {".".join(table_name(name)) for name in ([named] if isinstance(named, str) else named)}
         names = [name for name in names if name not in signals]
     if config["table.include.list"]:
         expressions = [compile_expression(text) for text in config["table.include.list"]]

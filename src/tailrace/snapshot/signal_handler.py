@@ -180,14 +180,16 @@ class SignalHandler:
         names = ",".join(map(".".join, found))
         notes = [self._notifications.of(action.id, "REMOVED", "Captured Tables", data_collections=names)]
         state, gone = progress.state, set(found)
-        if state is not None and any((one.schema, one.table) in gone for one in state.collections):
+        if state is not None and any((collection.schema, collection.table) in gone for collection in state.collections):
             left = state.leaving(gone)
             kept = () if left is None else left.collections
-            ended = [one for one in state.collections if one not in kept]
+            ended = [collection for collection in state.collections if collection not in kept]
             notes.append(self._notifications.stopped(state, ended if kept else ()))
             progress = replace(progress, state=left)
         before = None if before is None else before.leaving(gone)
-        blocking = tuple(one for one in progress.blocking if (one.schema, one.table) not in gone)
+        blocking = tuple(
+            collection for collection in progress.blocking if (collection.schema, collection.table) not in gone
+        )
         log.warning("signal %s removes %s: no change of it arrives any more", action.id, shown(names))
         return replace(progress, blocking=blocking, held=_without(progress.held, gone)), before, notes
 
@@ -239,7 +241,7 @@ class SignalHandler:
     def _stop(
         self, action: StopSnapshot, progress: Progress, before: IncrementalSnapshot | None
     ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
-        names = [(one.collection.schema, one.collection.table) for one in progress.held]
+        names = [(held.collection.schema, held.collection.table) for held in progress.held]
         paused = set(signals.resolve(action.collections, names)[0] if action.collections else names)
         progress = replace(progress, held=_without(progress.held, paused))
         if progress.state is None:
@@ -251,7 +253,7 @@ class SignalHandler:
         left = progress.state.without(action.collections)
         before = None if before is None else before.without(action.collections)
         kept = () if left is None else left.collections
-        gone = [one for one in progress.state.collections if one not in kept]
+        gone = [collection for collection in progress.state.collections if collection not in kept]
         note = self._notifications.stopped(progress.state, gone if kept else ())
         return replace(progress, state=left), before, [note] if gone else []
 
@@ -259,7 +261,8 @@ class SignalHandler:
         self, action: PauseTables, progress: Progress, before: IncrementalSnapshot | None
     ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
         state = progress.state
-        names = [] if state is None else list(dict.fromkeys((one.schema, one.table) for one in state.collections))
+        reading = () if state is None else state.collections
+        names = list(dict.fromkeys((collection.schema, collection.table) for collection in reading))
         found, missing = signals.resolve(action.collections, names)
         for entry in missing:
             log.warning(
@@ -271,7 +274,7 @@ class SignalHandler:
         if state is None or not found:
             return progress, before, []
         # rows of this batch's window may have to be read again: reading goes on before them
-        read = set() if before is None else {(one.schema, one.table) for one in before.collections}
+        read = set() if before is None else {(collection.schema, collection.table) for collection in before.collections}
         gone = set(found)
         held = [] if before is None else before.held(gone)
         held += state.held(gone - read)
@@ -284,14 +287,14 @@ class SignalHandler:
     def _resume(
         self, action: ResumeTables, progress: Progress, before: IncrementalSnapshot | None
     ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
-        names = list(dict.fromkeys((one.collection.schema, one.collection.table) for one in progress.held))
+        names = list(dict.fromkeys((paused.collection.schema, paused.collection.table) for paused in progress.held))
         found, missing = signals.resolve(action.collections, names)
         for entry in missing:
             log.warning("signal %s: no paused table is named %s", action.id, shown(entry))
         if not found:
             return progress, before, []
         gone = set(found)
-        resumed = [one for one in progress.held if (one.collection.schema, one.collection.table) in gone]
+        resumed = [paused for paused in progress.held if (paused.collection.schema, paused.collection.table) in gone]
         state = progress.state
         state = IncrementalSnapshot.of_held(action.id, resumed) if state is None else state.resumed(resumed)
         listed = ",".join(map(".".join, found))
@@ -344,7 +347,7 @@ class SignalHandler:
         # the snapshot reports a missing table when it comes to it
         collections += [Collection(*table_name(entry)) for entry in missing]
         if action.id.startswith(signals.REREAD):
-            collections = [replace(one, reread=action.id) for one in collections]
+            collections = [replace(collection, reread=action.id) for collection in collections]
         return self._begin(action.id, collections, progress, before)
 
     def _begin(
@@ -372,4 +375,4 @@ _UNREAD = {DISCOVERED: "new tables", GAP: "the log lacks changes of tables"}
 
 
 def _without(held: tuple[PausedTable, ...], gone: Several[tuple[str, str]]) -> tuple[PausedTable, ...]:
-    return tuple(one for one in held if (one.collection.schema, one.collection.table) not in gone)
+    return tuple(paused for paused in held if (paused.collection.schema, paused.collection.table) not in gone)

@@ -38,7 +38,7 @@ class TableCommands:
         return TableCommands(_without(self.added, tables), tuple(sorted(removed)), fingerprint(config))
 
     def to_json(self) -> dict[str, Any]:
-        return {"added": [list(one) for one in self.added], "removed": [list(one) for one in self.removed],
+        return {"added": [list(table) for table in self.added], "removed": [list(table) for table in self.removed],
                 "lists": self.lists}  # fmt: skip
 
     @classmethod

@@ -22,8 +22,8 @@ def listing(
     """
     added, removed = set(progress.commands.added), set(progress.commands.removed)
     waiting = () if progress.state is None else progress.state.collections
-    held = {(one.collection.schema, one.collection.table) for one in progress.held}
-    being_read = {(one.schema, one.table) for one in waiting}
+    held = {(paused.collection.schema, paused.collection.table) for paused in progress.held}
+    being_read = {(collection.schema, collection.table) for collection in waiting}
     lists, chosen = TableFilter(config), TableFilter(config)
     chosen.overrule(added | removed, ())
     there = captured(chosen)

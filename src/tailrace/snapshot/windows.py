@@ -108,7 +108,7 @@ class Window(Generic[View, Chunk, Upto]):
     @property
     def done(self) -> tuple[str, ...]:
         """The tables that the window reads to their ends, except those with a condition."""
-        entire = {str(one) for one in self.before.collections if one.filter is None}
+        entire = {str(collection) for collection in self.before.collections if collection.filter is None}
         ended = (dict(notification.data) for notification in self.notifications)
         names = [data["scanned_collection"] for data in ended if data.get("status") in ("SUCCEEDED", "EMPTY")]
         return tuple(name for name in names if name in entire)
@@ -345,13 +345,16 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         self._mended &= {table for table, _ in found}
         if not found:
             return []
-        going = {(one.schema, one.table) for one in (*progress.blocking, *progress.reading)}
-        going |= {(one.collection.schema, one.collection.table) for one in progress.held}
+        going = {(collection.schema, collection.table) for collection in (*progress.blocking, *progress.reading)}
+        going |= {(paused.collection.schema, paused.collection.table) for paused in progress.held}
         for state in (progress.state, before):
-            going |= set() if state is None else {(one.schema, one.table) for one in state.collections}
+            if state is not None:
+                going |= {(collection.schema, collection.table) for collection in state.collections}
         done = set(self._finished)
         # a table that cannot be read is tried once by each planner
-        lacking = [one for one in found if one[0] not in going | self._mended and ".".join(one[0]) not in done]
+        lacking = [
+            (table, kind) for table, kind in found if table not in going | self._mended and ".".join(table) not in done
+        ]
         self._mended |= {table for table, _ in lacking}
         return lacking
 
