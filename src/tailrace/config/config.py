@@ -215,9 +215,9 @@ class _Reading:
         """Yield the outcome of each option, including those from notices of rules between options."""
         for written, outcome in self.outcomes.items():
             start = f"{columns.without_salt(written.strip())} has no effect: "
-            said = next((notice for notice in self.notices if notice.startswith(start)), "")
-            idle = outcome.state == "kept" and said
-            yield Outcome(written, "without effect", said[len(start) :].rstrip(".")) if idle else outcome
+            notice = next((notice for notice in self.notices if notice.startswith(start)), "")
+            idle = outcome.state == "kept" and notice
+            yield Outcome(written, "without effect", notice[len(start) :].rstrip(".")) if idle else outcome
 
     def row(self, name: str) -> Option:
         """Return the row of a given option: by exact name, then by pattern."""
@@ -387,7 +387,7 @@ class _Reading:
             named = given.get(family) or []
             for name in [name for name in given if name.lower().startswith(f"{family}.")]:
                 owner, _, option = name[len(family) + 1 :].rpartition(".")
-                if not any(name.startswith(f"{family}.{one}.") for one in named):
+                if not any(name.startswith(f"{family}.{word}.") for word in named):
                     reason = f"{family} does not name {owner.partition('.')[0] or option}"
                 elif option == "version" and owner.endswith(".plugin"):
                     reason = "there is one version of it"

@@ -26,7 +26,7 @@ def _any_format(part: str) -> Check:
 
 
 def _refusal(name: str, part: str) -> str:
-    known = [one for one in KNOWN.places if is_known(one, part)]
+    known = [word for word in KNOWN.places if is_known(word, part)]
     return f"= {name} is not supported: {part}s are written by {JSON_CONVERTER}, and in the formats {', '.join(known)}"
 
 
@@ -77,7 +77,7 @@ def read_converters(values: Mapping[str, Any], given: Mapping[str, str]) -> Conv
     for name in given:
         part, converter, option = name.lower().partition("converter.")
         parts = [part.rstrip(".")] if part else ["key", "value"]
-        if converter and set(parts) <= set(PARTS) and all(option in passed[one] for one in parts):
+        if converter and set(parts) <= set(PARTS) and all(option in passed[word] for word in parts):
             found.idle.append((name, passed[parts[0]][option]))
     return found
 

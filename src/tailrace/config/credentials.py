@@ -184,7 +184,7 @@ class Credential:
             ) from None
         with running:
             try:
-                said, _ = running.communicate(timeout=self.seconds)
+                output, _ = running.communicate(timeout=self.seconds)
             except subprocess.TimeoutExpired:
                 self._end(running)
                 raise ConnectionFailed(
@@ -200,10 +200,10 @@ class Credential:
                 f"{self.option} ended with {ended} instead of a password.", "Run it by hand; its output is never shown."
             )
         try:
-            text = said.decode().removesuffix("\n").removesuffix("\r")
+            text = output.decode().removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:
             text = "\0"
-        if not text or "\0" in text or len(said) > _MOST_BYTES:
+        if not text or "\0" in text or len(output) > _MOST_BYTES:
             raise ConnectionFailed(
                 f"{self.option} wrote {'nothing' if not text else 'no text'} instead of a password.",
                 "Its standard output has to be the password in UTF-8, with or without an end of the line.",

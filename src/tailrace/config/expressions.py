@@ -151,7 +151,7 @@ def _piece(code: Any, value: Any, flags: int) -> str:
     if code in (codes.LITERAL, codes.NOT_LITERAL, codes.IN):
         items = value if code is codes.IN else [(codes.LITERAL, value)]
         negated = code is codes.NOT_LITERAL or (code is codes.IN and items[0][0] is codes.NEGATE)
-        return _class(_folded([one for item in items for one in _ranges(*item)], flags), negated)
+        return _class(_folded([chars for item in items for chars in _ranges(*item)], flags), negated)
     if code is codes.ANY:
         return _class([] if flags & re.DOTALL else [(10, 10)], True)
     if code is codes.BRANCH:

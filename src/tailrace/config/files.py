@@ -413,5 +413,5 @@ class _Sorting:
         elif text.lower() in _FORMATS:
             self.faults.append(f"{entry} = {text} is not supported: {_FORMATS[text.lower()]}")
         else:
-            known = ", ".join(one for one in KNOWN.places if is_known(one, part))
+            known = ", ".join(word for word in KNOWN.places if is_known(word, part))
             self.faults.append(f"{entry} = {text} is not a format; known are {known}")

@@ -93,7 +93,8 @@ def part_format(values: Mapping[str, Any], part: str) -> Format | str:
     """Return the format of the keys, values or headers; only its name if its converter has no options."""
     converter = values[f"{part}.converter"]
     name, options = format_of(converter), dict(_options(values, part))
-    if name == "avro" and converter.lower() == name and any(one.startswith("apicurio.registry.") for one in options):
+    names_apicurio = any(option.startswith("apicurio.registry.") for option in options)
+    if name == "avro" and converter.lower() == name and names_apicurio:
         # Debezium Server has one word for both
         name = "avro-apicurio"
     if (name == "json" and not options) or not hasattr(_found(name), "with_options"):

@@ -45,6 +45,6 @@ def attributed(
             rest.append(fault)
         elif name not in passed:
             before = found[name].text if found[name].state == "refused" else ""
-            said = fault.removeprefix(shown[name]).lstrip(" :")
-            found[name] = replace(found[name], state="refused", text="; ".join(filter(None, (before, said))))
+            reason = fault.removeprefix(shown[name]).lstrip(" :")
+            found[name] = replace(found[name], state="refused", text="; ".join(filter(None, (before, reason))))
     return found, rest

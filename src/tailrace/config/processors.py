@@ -64,8 +64,8 @@ class Reselection:
             return False
         name = f"{table}:{column}"
         if self.included:
-            return any(one.fullmatch(name) for one in self.included)
-        return not any(one.fullmatch(name) for one in self.excluded)
+            return any(expression.fullmatch(name) for expression in self.included)
+        return not any(expression.fullmatch(name) for expression in self.excluded)
 
 
 class ProcessorChain(NamedTuple):
@@ -105,7 +105,7 @@ def processors(values: Mapping[str, Any]) -> ProcessorChain:
             found.faults.append(f"{start}type = {kind} is not supported: only {RESELECT} is")
         else:
             made.append(_reselection(start, own, signals, found))
-    return found._replace(processors=tuple(one for one in made if one is not None))
+    return found._replace(processors=tuple(processor for processor in made if processor is not None))
 
 
 def _reselection(
@@ -114,7 +114,7 @@ def _reselection(
     values: dict[str, Any] = {option.name: option.default for option in _TABLE}
     before = len(found.faults)
     for written, text in given.items():
-        option = next((one for one in _TABLE if one.name == written.lower()), None)
+        option = next((known for known in _TABLE if known.name == written.lower()), None)
         if written.lower().startswith(_CACHE):
             found.idle.append((start + written, "a task reads the rows of many events at once, and keeps none of them"))
         elif option is None:

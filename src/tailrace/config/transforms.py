@@ -105,7 +105,9 @@ def transforms(values: Mapping[str, Any], own: Mapping[str, str] | None = None) 
     conditions: dict[str, tuple[str, bool]] = {}
     known = KNOWN.beside(own) if own else KNOWN
     made = _parts(values, "transforms", known, ("rewrite",), faults, conditions)
-    notices = [f"transforms.{name}: {text}" for name, one in made.items() for text in getattr(one, "notices", ())]
+    notices = [
+        f"transforms.{name}: {text}" for name, transform in made.items() for text in getattr(transform, "notices", ())
+    ]
     for name, (predicate, negate) in conditions.items():
         if predicate not in (values.get("predicates") or []):
             faults.append(f"transforms.{name}.predicate names a predicate that predicates does not name")

@@ -304,7 +304,10 @@ def notification_rows(
     Table, schema and transaction are null.
     """
     numbered = enumerate(notifications, ordinal)
-    return single_rows((_notification(one, at_ms, settings, position, at) for at, (one, at_ms) in numbered), settings)
+    rows = (
+        _notification(notification, at_ms, settings, position, number) for number, (notification, at_ms) in numbered
+    )
+    return single_rows(rows, settings)
 
 
 def _notification(

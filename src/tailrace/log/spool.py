@@ -33,9 +33,9 @@ def spool_failed(error: OSError, size: int = 0, what: str = "Changes that wait f
     room = disk.free(directory)
     counts = [f"{disk.megabytes(size)} were to be written"] if size else []
     counts += [] if room is None else [f"{disk.megabytes(room)} are free"]
-    said = "; ".join([error.strerror or str(error), *([", ".join(counts)] if counts else [])])
+    reason = "; ".join([error.strerror or str(error), *([", ".join(counts)] if counts else [])])
     return SpoolFailed(
-        f"{what} cannot be kept in {directory}: {said}.",
+        f"{what} cannot be kept in {directory}: {reason}.",
         "Make room there, or name another directory with TMPDIR. max.queue.size.in.bytes bounds what waits, and what "
         "is kept of transactions in progress. Nothing is lost: the next start reads again what was not delivered.",
     )

@@ -86,7 +86,7 @@ def show(form: str = "text", level: int = logging.INFO) -> None:
     if level > logging.DEBUG:
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
     root = logging.getLogger()
-    root.handlers = [one for one in root.handlers if not isinstance(one, _Handler)]
+    root.handlers = [handler for handler in root.handlers if not isinstance(handler, _Handler)]
     if level > logging.DEBUG:
         root.addHandler(_Handler(form, others=True))
 

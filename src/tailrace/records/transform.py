@@ -111,7 +111,7 @@ def routed(topic: str, table: TableId, transforms: Iterable[Transform]) -> tuple
     found: tuple[str, ...] = (topic,)
     for transform in transforms:
         if hasattr(transform, "routes"):
-            found = tuple(dict.fromkeys(one for topic in found for one in transform.routes(topic, table)))
+            found = tuple(dict.fromkeys(route for topic in found for route in transform.routes(topic, table)))
         elif hasattr(transform, "route"):
             found = tuple(dict.fromkeys(map(transform.route, found)))
     return found

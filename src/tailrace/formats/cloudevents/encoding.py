@@ -123,10 +123,11 @@ class _CloudEventsBlock:
     def encode(self, documents: Sequence[_CloudEventsDocument | None], of: npt.NDArray[np.int32]) -> pa.Array:
         columns = self._columns
         if self._data is not None:
-            made = self._data.encode([None if one is None else one.data for one in documents], of)
+            made = self._data.encode([None if document is None else document.data for document in documents], of)
             # a record without an event has no data, and its data is not read
             columns = _WithData(columns, pc.fill_null(made, b""))
-        return self._outer.block(columns).encode([None if one is None else one.event for one in documents], of)
+        events = [None if document is None else document.event for document in documents]
+        return self._outer.block(columns).encode(events, of)
 
 
 class _WithData:

@@ -189,8 +189,8 @@ def _array(place: FieldPlace, rules: ProtobufRules) -> Writer:
     assert items is not None
     wrapped = is_wrapped(items, rules)
     packed = not wrapped and wire(items) != SIZED
-    one = FieldPlace(place.number, items, True, wrapped)
-    item = _plain(items, rules) if packed else writer(one, rules)
+    item_place = FieldPlace(place.number, items, True, wrapped)
+    item = _plain(items, rules) if packed else writer(item_place, rules)
 
     def write(value: Any) -> bytes:
         if value is None:

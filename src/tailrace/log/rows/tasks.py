@@ -33,7 +33,7 @@ class LogTask:
     again: Reread | None = None
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        yield from self._by_topic([one for one in self.segments if isinstance(one, Segment)])
+        yield from self._by_topic([segment for segment in self.segments if isinstance(segment, Segment)])
         for segment in self.segments:
             if isinstance(segment, MixedSegment):
                 yield from self._mixed(segment)

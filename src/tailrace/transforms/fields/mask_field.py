@@ -134,11 +134,11 @@ def _floating(field: str, single: bool, text: str) -> Verbatim:
 
 def _masked(mask: Constant, values: pa.Array) -> pa.Array:
     if mask.type.connect == "string":
-        one = pa.array([mask.value], pa.string())
+        replacement = pa.array([mask.value], pa.string())
     else:
-        one = arrow_array([arrow_value(mask.value, mask.type)], mask.type)
+        replacement = arrow_array([arrow_value(mask.value, mask.type)], mask.type)
     rows = pc.if_else(values.is_valid(), pa.scalar(0, pa.int32()), pa.scalar(None, pa.int32()))
-    return one.take(rows)
+    return replacement.take(rows)
 
 
 def _mask_field(which: str, options: Mapping[str, str]) -> MaskField:
