@@ -38,7 +38,7 @@ def _captured(config: Config, settings: EventSettings) -> CapturedTables:
             raise unread(fault) from None
     admission = Admission(settings, form_of(dialect))
     tables = tuple(admission.admit(schema_of(found[name].table)) for name in sorted(found))
-    # the next transaction begins at the log's end
+    # `end` is where the next transaction begins
     return CapturedTables(tables, position_text(0, file, max(end - 1, 0)), form_of(dialect))
 
 

@@ -1,4 +1,4 @@
-"""Initial and blocking snapshots: their start, and the chunks of each batch. Planner."""
+"""BinlogSnapshots: start initial and blocking snapshots, and give each batch its chunks. Planner."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _PATIENCE = 30.0
 class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
     """Snapshots of the captured tables.
 
-    `connect` opens a session without a limit for its statements; `admit` gives a schema its events' key; `place` makes
-    a position of the log from a point, its server and the offset before it. `latest` returns the place of the latest
-    change that was delivered; `late` the tables that edited lists have added since an offset. `altered`: see
+    `connect` opens a session without a limit for its statements. `admit` returns a schema with the key of its events.
+    `place` returns the log position of a point on a server, given the previous offset. `latest` returns the place of
+    the latest change that was delivered, `late` the tables that edited lists have added since an offset. `altered`: see
     TableSnapshots.
     """
 
@@ -67,17 +67,17 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
             config, settings, tables, connect, admit, self._parallelism, runtime, altered
         )
         self._chunks = self._make()
-        # the tables of a blocking snapshot that has to be tried again, and when that is worth a warning
+        # the tables of a blocking snapshot that has to be tried again, and the time of the next warning
         self._waits: tuple[Sequence[Collection], float] | None = None
         self.notifications = TableNotifications(config, runtime, lambda: self._chunks.failing)
 
     @property
     def holds_global_lock(self) -> bool:
-        """True while a snapshot keeps everybody from writing to any table. Called by any thread."""
+        """True while a snapshot holds the lock that blocks all writes to all tables. For any thread."""
         return self._chunks.holds_global_lock
 
     def begin_anew(self) -> None:
-        """Forget the running snapshot's sessions, as after a crash."""
+        """Close the sessions of the running snapshot, as after a crash."""
         self._chunks.close()
         self._chunks = self._make()
 
@@ -92,7 +92,7 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         point, state = self._chunks.point, self._chunks.state
         assert state is not None
         if not fresh and self._settings.copies and since.log.file:
-            # the log has the deletes since the last run, which no row tells
+            # only the log shows the deletes since the last run
             return replace(since, snapshot=SnapshotProgress(plan, bounds, point, 0, since.log.epoch))
         # a later start (`always`) skips the changes since the last run, as Debezium does: the rows show their result
         if since.schemas:
@@ -104,10 +104,10 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
     def block(self, since: BinlogOffset) -> BinlogOffset | None:
         """Return the offset at which a blocking snapshot of the signal's tables starts.
 
-        All later changes of these tables in the log are delivered, also those that the snapshot has shown: a delete
-        must be delivered, and with it everything that happened to the row after it. Tables whose filter fails are left
-        out. None if the point does not show yet what the log has delivered: a transaction is in the log a moment before
-        others see it.
+        All later changes of these tables in the log are delivered, even if the snapshot shows their result: deletes
+        must be delivered, and so must the changes of their rows after them. Tables whose filter fails are left out.
+        Returns None if the snapshot would not yet show all transactions that were delivered: a transaction is in the
+        log a moment before other sessions see it.
         """
         self._choose(since.progress.blocking)
         plan, bounds = self._chunks.start()
@@ -117,12 +117,12 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
             return None
         self._waits = None
         point, latest = self._chunks.point, self._latest()
-        # the rows show the signal's transaction, and up to where the log has been read
+        # the rows show the signal's transaction, and all that was read from the log
         origin = None if latest is None else replace(latest, pos=since.log.end, at_us=point.at_us)
         return replace(since, snapshot=SnapshotProgress(plan, bounds, point, 0, since.log.epoch, origin))
 
     def _wait(self, since: BinlogOffset) -> None:
-        """Note that a blocking snapshot has to be tried again; warn if that lasts."""
+        """Log that a blocking snapshot has to be tried again; as a warning if it has waited for some time."""
         tables, now = since.progress.blocking, self._runtime.monotonic()
         if self._waits is None or self._waits[0] != tables:
             log.info("the blocking snapshot waits: what the log has delivered is not visible yet")
@@ -138,7 +138,8 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
             self._waits = tables, now + _PATIENCE
 
     def _choose(self, tables: Sequence[Collection]) -> None:
-        """Let snapshots read `tables`, each by its filter (a statement) if it has one; empty: as the options say."""
+        """Make snapshots read `tables`, each by its filter (a statement) if it has one; if empty, the tables of the
+        options."""
         self._chunks.choose({str(one): one.filter for one in tables} if tables else None)
 
     @property
@@ -165,17 +166,17 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         """Return the tasks of the chunks between the two offsets."""
         before, snapshot = since.snapshot, until.snapshot
         if snapshot is None:
-            return self._told(until) if since.is_initial else []
+            return self._definitions(until) if since.is_initial else []
         is_first = before is None or before.point != snapshot.point
-        tasks = [] if not is_first or until.progress.reading else self._told(until)
+        tasks = [] if not is_first or until.progress.reading else self._definitions(until)
         first = 0 if is_first or before is None else before.done
         if first >= snapshot.done:
             return tasks
         self._choose(until.progress.reading)
         return tasks + self._chunks.tasks(snapshot, first, 3 * self._parallelism, until.schemas)
 
-    def _told(self, until: BinlogOffset) -> list[Task]:
-        """Return the task of the records of all definitions at a snapshot's begin, or at that of the log."""
+    def _definitions(self, until: BinlogOffset) -> list[Task]:
+        """Return the task with records of all definitions for the start of a snapshot or of the log, if wanted."""
         settings = self._settings
         if not self._config["include.schema.changes"] or settings.typed is not None or settings.copies:
             return []

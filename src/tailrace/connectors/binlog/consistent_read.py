@@ -24,7 +24,8 @@ log = logging.getLogger("tailrace")
 
 
 class HeldSnapshot:
-    """See tailrace.connectors.consistent_read. `position` and `tables` are those of `Compared`."""
+    """Implements tailrace.connectors.consistent_read.ConsistentRead; `position` and `tables` are as in
+    ComparedSource."""
 
     position: str
     tables: tuple[TableSchema, ...]
@@ -53,7 +54,7 @@ class HeldSnapshot:
                 )
             progress = SnapshotProgress(plan, bounds, point, len(plan))
             self.tasks = tuple(self._snapshots.tasks(progress, 0, BATCHES * parallelism, once=True))
-            # the next transaction begins at `pos`
+            # `pos` is where the next transaction begins
             self.position = position_text(0, point.file, max(point.pos - 1, 0))
             self.tables = tuple(self._snapshots.planned())
         except BaseException:

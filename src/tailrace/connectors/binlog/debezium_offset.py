@@ -15,7 +15,8 @@ _SET = re.compile(rf"({_ONE})(,({_ONE}))*|")
 
 @dataclass(frozen=True, slots=True)
 class DebeziumOffset:
-    """A stored offset. `events` of the transaction at `pos` have been read, and of the last one `rows`."""
+    """A stored offset: of the transaction at `pos`, `events` events have been read, and `rows` rows of the next
+    event."""
 
     file: str
     pos: int
@@ -25,7 +26,8 @@ class DebeziumOffset:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Return the offset of the JSON that Debezium stores. Raises ValueError, which says why it cannot be used."""
+        """Return the offset of the JSON that Debezium stores. Raises ValueError with the reason if it cannot be
+        used."""
         try:
             given = json.loads(text)
         except ValueError:

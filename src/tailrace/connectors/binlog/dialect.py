@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The differences between MySQL and MariaDB, as values of one of them.
+    """The names and statements of MySQL or of MariaDB.
 
-    - `name`: the name of the connector in tailrace and in events; `title` that of the database in texts.
-    - `class_name`: Debezium's class of the connector, in the Java package `package`; `version` its release that events
-      show.
-    - `tls_modes`: the words of database.ssl.mode, each with what it means: `off`, `prefer` (if the server has TLS),
-      `require`, `authority` (the server's certificate is checked), `name` (and the host's name in it). `tls_default` is
-      the word if none is given.
-    - `has_json`: JSON is a type of its own, and not text with a check.
+    - `name`: the name of the connector in tailrace and in events; `title`: the name of the database in texts.
+    - `class_name`: Debezium's class of the connector, in the Java package `package`; `version`: its release, as shown
+      in events.
+    - `tls_modes`: the values of database.ssl.mode and their meanings: `off`, `prefer` (if the server has TLS),
+      `require`, `authority` (the server's certificate is checked), `name` (also the host's name in it). `tls_default`
+      is the default value.
+    - `has_json`: JSON is a type, and not text with a check.
     - `statement_timeout`: a session's limit for statements, with the number of its units in a millisecond.
     - `log_right`: the privilege for SHOW MASTER STATUS, as GRANT names it.
     - `executed`: an expression for the ids of all transactions that the log has had.

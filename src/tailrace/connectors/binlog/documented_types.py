@@ -39,4 +39,4 @@ LISTED: tuple[tuple[str, Column], ...] = (
     ("geometry, linestring, polygon and collections of these", _base("geometry")),
     ("vector", _base("vector(3)")),
 )
-"""The page's name of a type, and a column of it."""
+"""The names of types on the page, each with a column of this type."""

@@ -1,5 +1,4 @@
-"""Tables that are added to a pipeline and removed from it while it runs: those that there are, and what a further table
-needs."""
+"""Tables added to a pipeline while it runs: the listing of all tables, and the checks and definitions of new ones."""
 
 from __future__ import annotations
 
@@ -36,9 +35,9 @@ if TYPE_CHECKING:
     from pymysql.connections import Connection
 
 MOST_LOG_BYTES = 128 << 20
-"""The most log that is searched for statements at once: the pipeline waits for the search, some seconds."""
+"""The most bytes of log that are searched for statements: the pipeline waits some seconds for the search."""
 _GONE = (1146, 1049, 1051, 1356)
-"""The server's numbers for a table or a database that is not there."""
+"""The server's error codes for a table or a database that does not exist."""
 
 
 @explained
@@ -55,15 +54,15 @@ def listed(config: Config, offset: Mapping[str, Any] | None) -> list[tuple[str, 
 
 
 class AddedTables:
-    """Looks at tables that a signal adds, and finds their definitions at the end of the signal's batch. Planner.
+    """Checks tables that a signal adds, and finds their definitions at the end of the signal's batch. Planner.
 
-    The definitions are those that the log was followed with. A table that was outside of them is read from the catalog,
-    which shows it as it is now: it is refused if the log behind the batch alters it.
+    Definitions come from the reader of the log if it knows them. Otherwise they are read from the catalog, which shows
+    their current state: a table is refused if the log after the batch alters it.
 
-    - `connect` returns the planner's session, `admit` gives a schema its events' key.
-    - `between` returns the statements of the log between two places, None if they cannot be told.
-    - `is_folded` returns True if the log has names in lower case alone.
-    - `writes`: incremental snapshots write watermarks.
+    - `connect` returns the planner's session, `admit` a schema with the key of its events.
+    - `between` returns the statements of the log between two places, None if it cannot find them.
+    - `is_folded` returns True if the log has all names in lower case.
+    - `writes` is True if incremental snapshots write watermarks.
     """
 
     def __init__(
@@ -82,12 +81,12 @@ class AddedTables:
         self._writes = writes
         # the end of the batch whose signals are handled, and the definitions there
         self._end, self._known = START, State()
-        # the definitions that the catalog has shown, and up to where the log leaves them as they are
+        # the definitions from the catalog, and the place up to which the log does not alter them
         self._shown: dict[Name, TableDefinition] = {}
         self._upto: LogEnd = ("", 0)
 
     def begin(self, end: BinlogPosition, known: State) -> None:
-        """Note the end of the next batch, and the definitions there."""
+        """Set the end of the next batch, and the definitions there."""
         self._end, self._known = end, known
         self._shown = {}
 
@@ -104,7 +103,7 @@ class AddedTables:
         return refused | (self._look_up(session, unknown) if unknown else {})
 
     def _unfit(self, session: Connection[Any], name: Name) -> str:
-        """Return why a table cannot be captured, or no copy could follow it; "" if it can."""
+        """Return the reason why a table cannot be captured or copied; "" if it can."""
         import pymysql
 
         if self._is_folded() and name != (name[0].lower(), name[1].lower()):
@@ -137,11 +136,12 @@ class AddedTables:
                 "a copy tells rows apart by their keys, and it has none: give it a primary key, or name columns in "
                 "message.key.columns."
             )
-        told = [*value_findings(self._settings, form_of(self._dialect), [table]), *unlogged(session, [name[0]])]
-        return " ".join(f"{one.text} {one.remedy}" for one in told if one.level == "error")
+        findings = [*value_findings(self._settings, form_of(self._dialect), [table]), *unlogged(session, [name[0]])]
+        return " ".join(f"{one.text} {one.remedy}" for one in findings if one.level == "error")
 
     def _look_up(self, session: Connection[Any], unknown: Sequence[Name]) -> dict[Name, str]:
-        """Note the definitions of tables at the end of the batch. Return the reason for each that is not certain."""
+        """Find the definitions of tables at the end of the batch. Return the reason for each that cannot be
+        determined."""
         shown = catalog.created(session, unknown, self._dialect)
         server, end = identify(session), self._end
         if end.server and end.server != server.uuid:
@@ -165,14 +165,14 @@ class AddedTables:
                 refused[name] = "the log that is still to be read may alter it: send the signal again."
             elif not effect:
                 self._shown[name] = shown[name].table
-            # what the log makes, it also defines
+            # a table that the log creates is also defined there
         self._upto = upto
         return refused
 
     def defined(self, state: State, end: BinlogPosition) -> State:
-        """Return the definitions at the end of the batch, with those of its new tables.
+        """Return the definitions at the end of the batch, together with those of its new tables.
 
-        Raises ConnectionFailed if the log has altered one of them meanwhile.
+        Raises ConnectionFailed if the log has altered one of the new tables meanwhile.
         """
         place = end.file, end.end
         if self._shown and _order(place) > _order(self._upto):

@@ -1,4 +1,4 @@
-"""BinlogLogSession: the open log, and the ends, offsets, windows and tasks of its batches. Planner."""
+"""BinlogLogSession: the open log, which gives batches their ends, offsets, windows and tasks. Planner."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ from tailrace.snapshot.table_commands import NO_COMMANDS, TableCommands
 if TYPE_CHECKING:
     from tailrace.connectors.binlog.log.forms import BinlogTable
 
-# A window of an incremental snapshot is given up if the log has not been read through it within this many seconds.
+# A window of an incremental snapshot is given up if its end has not been read after this time, in s.
 WINDOW_SECONDS = 10.0
 # a constant, because the call takes longer than planning a small batch's tasks
 _CORES = os.cpu_count() or 1
 
 
 def parallelism(config: Config) -> int:
-    """Return the number of tasks of a batch that may run in parallel."""
+    """Return the number of parallel tasks of a batch."""
     return config["event.order.segments"] or _CORES
 
 
 def _place(position: BinlogPosition) -> Place:
-    """Return the place of a position, for the definitions of tables there."""
+    """Return a position as the place for a look-up of definitions."""
     epoch, number, start, _ = position.key
     return Place(epoch, number, start, WHOLE if position.consumed is None else -1)
 
 
 class Changes:
-    """The rows of a batch, with their table versions, as windows and look-ups need them; `state` has the definitions
-    at its `end`."""
+    """The rows of a batch and their table versions, for windows and look-ups. `state` has the definitions at its
+    `end`."""
 
     def __init__(
         self, rows: Sequence[Rows], versions: Sequence[BinlogTable], end: BinlogPosition, state: State
@@ -71,10 +71,10 @@ class Changes:
 
 
 class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows]):
-    """The log that `feed` reads. `schema_task` makes the task that delivers records of schema changes; `present` reads
-    rows as they are now, for values that the log does not carry.
+    """The log that `feed` reads. `schema_task` makes the task that delivers records of schema changes. `present`
+    returns the reader of current rows, for values that are not in the log.
 
-    The feed reads the tables of which the log's first offset tells, so other `commands` need another session.
+    The feed reads the tables that were captured at the session's first offset, so other `commands` need a new session.
     `listed` are the tables that edited lists have added since that offset.
     """
 
@@ -120,7 +120,7 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         self.feed.end()
 
     def acknowledge(self, since: BinlogOffset) -> None:
-        # Spark asks to go on from the position that it has committed
+        # Spark continues from an offset only once it has committed it
         self._committed = since.log
         self._definitions.forget(_place(since.log))
         self.release(Committed(since.log))
@@ -132,13 +132,13 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         self, start: BinlogPosition, upto: BinlogPosition | None, limits: Limits = NO_LIMITS
     ) -> BinlogPosition:
         end = super().plan_upto(start, None if upto is None else self._aimed(upto), limits)
-        # go on behind log without captured changes: the next query need not read it
+        # skip the log without captured changes, so that the next query need not read it
         return self.idle_position(end) if upto is not None and end != start else end
 
     def _aimed(self, target: BinlogPosition) -> BinlogPosition:
-        """Return a target, a place in the server's log, as a position of the log that is read."""
+        """Return a target, a place in a server's log, as a position in the log that is read now."""
         if target.server and target.server != self.feed.server:
-            # the server was replaced meanwhile: what the new one has had then is the end
+            # the server was replaced meanwhile: the target is the end of the new server's log at that moment
             return self.feed.first_head
         return replace(target, epoch=self.feed.epoch)
 
@@ -148,9 +148,9 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         return idle.end - start.end >= contracts.IDLE_BYTES
 
     def read_through(self, target: BinlogPosition, seconds: float) -> bool:
-        """Wait until everything before `target` has been read; return False if that takes too long.
+        """Wait until everything before `target` has been read. Return False after `seconds`, or if the spool is full.
 
-        Returns False at once when the spool is full. Raises the error that ended the thread before it reached `target`.
+        Raises the error that ended the reader's thread before it reached `target`.
         """
         deadline = self._runtime.monotonic() + seconds
         while not self.has_read(target):
@@ -171,7 +171,7 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         window = windows.open(progress, start)
         if window is None:
             return None
-        # before and after: a place of one server says nothing in the log of another
+        # checked before and after reading: a place in one server's log has no meaning in another's
         is_here = window.upto.server == self.feed.server and self.read_through(window.upto, WINDOW_SECONDS)
         if not is_here or window.upto.server != self.feed.server:
             windows.give_up()
@@ -192,8 +192,10 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         )
 
     def _late(self, since: BinlogOffset, progress: Progress, state: State) -> tuple[Name, ...]:
-        """Return the tables that were added and of which no snapshot has read all rows, by the definitions behind the
-        batch: of a table that is made later the log has every row."""
+        """Return the added tables of which no snapshot has read all rows.
+
+        Only tables that are defined at the end of the batch count: of tables created later the log has all rows.
+        """
         was, now = since.progress.commands, progress.commands
         listed = self.listed if since.lists != self._lists else ()
         found = {*since.late} | {*now.added} - {*was.added} | {*was.removed} | {*listed}
@@ -205,7 +207,7 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         there, known = (
             one.tables.keys() | one.doubtful.keys() for one in (state, self._definitions.upto(_place(since.log)))
         )
-        # no definition is kept of a table that was not captured, until it has a row: the catalog has shown it
+        # tables that were not captured have no definition until they have a row; the catalog has shown that they exist
         there |= {*since.late, *listed} - known
         return tuple(sorted(one for one in found & there if captured.includes(*one) and ".".join(one) not in read))
 
@@ -217,7 +219,7 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         if since.log.is_before(until.log):
             rows = self.take(since.log, until.log)
             again = self._again()
-            # rows of a window may have the keys of changes, and so may tables that are routed into one
+            # rows of a window may have the keys of changes; tables routed to the same topic may have equal keys
             if settings.blocks and self.windows is None and settings.routing is None:
                 settings = replace(settings, apart=True)
             groups = self._groups(rows, settings)
@@ -233,7 +235,7 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         return tasks
 
     def _again(self) -> Reread | None:
-        """Return the means to reread values that the log does not carry; None if no post-processor asks for them."""
+        """Return the Reread for values that are not in the log; None if no post-processor needs them."""
         present = self._present
         return Reread(self._processors, present()) if self._processors and present is not None else None
 
@@ -248,7 +250,7 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
             lambda table: shared[table.id],
             self._config["event.order"] == "key",
             parallelism(self._config),
-            # Spark's JVM gets the tasks first, and would hold the bytes of rows that workers then leave out
+            # rows that workers would leave out are left out here, since Spark's JVM holds the tasks
             self._settings.most_change_bytes,
             self._settings.takes_last,
         )

@@ -15,10 +15,10 @@ from tailrace.log.contracts import QueryOffset
 class BinlogOffset(QueryOffset):
     """The offset at the end of a batch.
 
-    `log` is the position read in the log; `schemas` the definitions of tables there, as text that only the schema's
-    package reads ("": they are read from the catalog). `late` are tables that were added to the query, and of which no
-    snapshot has read all rows. `lists` are the lists by which tables were captured, as text of `lists_text`; "" in
-    offsets of earlier versions.
+    `log` is the position in the log, `schemas` the definitions of tables there, as the text of a
+    `schema.definitions.State`; "" if they are read from the catalog. `late` are the tables that were added to the query
+    and of which no snapshot has read all rows. `lists` are the lists that select tables, as the text of
+    `lists_text`; "" in offsets of earlier versions.
     """
 
     log: BinlogPosition = START
@@ -29,7 +29,7 @@ class BinlogOffset(QueryOffset):
 
     @property
     def place(self) -> str:
-        """The place in the log of records that belong to no change."""
+        """The place in the log for records that belong to no change."""
         return self.log.text()
 
     def to_json(self) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class BinlogOffset(QueryOffset):
     @classmethod
     @understood
     def from_json(cls, fields: dict[str, Any]) -> BinlogOffset:
-        """Return the offset for a result of `to_json`. Raises PositionLost for anything else."""
+        """Return the offset of the fields that `to_json` returned. Raises PositionLost for anything else."""
         snapshot = fields.get("snapshot")
         return cls(
             BinlogPosition.from_json(fields["log"]),

@@ -26,7 +26,7 @@ _ONE_PARSER = "statements are parsed in one way"
 
 
 def _replacing(shared: Iterable[Option], own: Sequence[Option], *without: str) -> tuple[Option, ...]:
-    """Return the options of `shared` with those of `own` in their place or behind them, and none called `without`."""
+    """Return the options of `shared` and then `own`, without shared options that are in `own` or `without`."""
     names = {option.name for option in own} | set(without)
     return (*(option for option in shared if option.name not in names), *own)
 
@@ -327,10 +327,10 @@ OWN = (
 def _settle(draft: ConfigDraft) -> None:
     values = draft.values
     credentials.settle(draft)
-    # the lists of databases are those that name the first part of a table
+    # the lists of databases select by the first part of a table's name
     for end in ("include.list", "exclude.list"):
         values[f"schema.{end}"] = values[f"database.{end}"]
-    # a table's topic has its database in either spelling of the strategy
+    # both spellings of the strategy put the database into the topic's name
     strategy = values["topic.naming.strategy"]
     values["topic.naming.strategy"] = strategy.replace(".Default", ".Schema")
     if values["capture.start.offset"] and values["snapshot.mode"] != "no_data":

@@ -1,4 +1,4 @@
-"""The log engine over MySQL and MariaDB: checks at the start, the first position, and the log. Planner."""
+"""BinlogPlanner: the log engine for MySQL and MariaDB, from the first position to the last batch. Planner process."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ log = logging.getLogger("tailrace")
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The planner's outside world: the function that opens sessions, and the runtime with its clock."""
+    """The dependencies of the planner: the function that opens sessions, and the runtime with its clock."""
 
     connect: Callable[..., Connection[Any]] = connect
     runtime: Runtime = THREADS
@@ -82,7 +82,7 @@ class BinlogEngine(LogEngine[BinlogOffset, BinlogPosition, BinlogPosition]):
         return replace(super().reading(), attributes=self._binlog.attributes(self._log))
 
     def heed(self, found: LogRetention) -> LogRetention:
-        """Return the answer of the server, with the end of its log in the epoch that is read."""
+        """Return `found`, with the end of the server's log in the epoch that is being read."""
         log = self._log
         if found.newest is not None and isinstance(log, BinlogLogSession) and log.feed.epoch:
             here = {**found.newest["log"], "epoch": log.feed.epoch}
@@ -91,14 +91,14 @@ class BinlogEngine(LogEngine[BinlogOffset, BinlogPosition, BinlogPosition]):
 
 
 class BinlogPlanner(Retrying[BinlogOffset, BinlogPosition, BinlogPosition], BinlogEngine):
-    """The planner that Spark gets: it goes on by itself after its server was unreachable for a while."""
+    """The planner for Spark. It continues when its server is reachable again after a while."""
 
 
 Log = contracts.OpenLog[BinlogOffset, BinlogPosition, BinlogPosition]
 
 
 class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition]):
-    """A server and its log. When a call fails, work in progress is given up with its sessions."""
+    """A server and its log. If a call fails, work in progress is given up together with its sessions."""
 
     snapshots: BinlogSnapshots
 
@@ -113,11 +113,11 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         self._control: Connection[Any] | None = None
         self._is_prepared = self._is_recovered = False
         self._commands = NO_COMMANDS
-        # the log has names in lower case alone
+        # True if the log has all names in lower case
         self._is_folded = False
         self._has_gtids: bool | None = None
         self._captured_count: int | None = None
-        # lists before they were edited, and the tables that the present ones have added
+        # the lists before they were edited, and the tables that the edit has added
         self._edited: tuple[str, tuple[Name, ...]] | None = None
         self.incremental = self._incremental()
         self.snapshots = BinlogSnapshots(
@@ -130,7 +130,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
             outside.runtime,
             lambda: None if self.incremental is None else self.incremental.latest,
             self._late,
-            # without a log behind the snapshot nobody needs the right to read it
+            # a snapshot without a log after it must not need the right to read the log
             self._altered if snapshot_mode(config).streams else None,
         )
 
@@ -154,7 +154,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
                 config,
                 self._settings,
                 self._connect,
-                # a table that is refused leaves no trace
+                # a new Admission, so that refused tables are not remembered
                 lambda table: Admission(self._settings, self._form).admit(table),
                 self._statements,
                 lambda: self._is_folded,
@@ -164,7 +164,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         return Incremental(config, source, self._outside.runtime)
 
     def _captured(self) -> list[tuple[str, str]]:
-        """Return the tables that are captured now, with those created since the query began."""
+        """Return the tables that are captured now, including those created since the query began."""
         listed = [one.id for one in catalog.names(self._connect()) if catalog.holds_rows(one)]
         return [name for name in listed if self._tables.includes(*name)]
 
@@ -181,7 +181,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         return False
 
     def _connect(self) -> Connection[Any]:
-        """Return the planner's session; another one if it has ended."""
+        """Return the planner's session; a new one if it has ended."""
         if self._control is not None:
             try:
                 self._control.ping(reconnect=False)
@@ -201,13 +201,13 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
     # --- the start -----------------------------------------------------------------------------------------------
 
     def prepare(self, since: BinlogOffset) -> None:
-        """Check the server and the captured tables; once, and again with other tables."""
+        """Check the server and the captured tables: at the first call, and again after commands about tables."""
         commands = settled(since.progress.commands, self._config)
         if self._is_prepared and commands == self._commands:
             return
         self._is_prepared = False
         session = self._connect()
-        # no log is open: its reader asks the same lists
+        # no log is open whose reader would use the same lists
         self._commands = commands
         self._tables.overrule(commands.added, commands.removed)
         kept = variables(session, "lower_case_table_names").get("lower_case_table_names", "0")
@@ -230,8 +230,8 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         self._is_prepared = True
 
     def _late(self, since: BinlogOffset) -> tuple[Name, ...]:
-        """Return the tables that edited lists have added since an offset, and that have rows. Warn of these, and of
-        captured tables that the lists leave out now; once for each edit."""
+        """Return the tables with rows that edited lists have added since an offset. Logs warnings for them, and for
+        captured tables that the lists leave out now, once for each edit."""
         if since.lists in ("", lists_text(self._config)):
             return ()
         if self._edited is not None and self._edited[0] == since.lists:
@@ -275,7 +275,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
             _demand_file(session, position)
 
     def first(self) -> BinlogOffset:
-        """Return the offset of a new query: the end of the log, and the tables as they are there."""
+        """Return the offset of a new query: the end of the log, and the definitions of tables there."""
         session = self._connect()
         lists = lists_text(self._config)
         if self._config["capture.start.offset"]:
@@ -284,28 +284,31 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         before = initial_state(session, self._config, self._tables)
         for _ in range(_TRIES):
             position = identify(session).position()
-            # behind the position: one that is prepared now would be committed without its rows
+            # after the position: the rows of a transaction that is prepared now would be missing
             refuse_prepared(session)
-            behind = initial_state(session, self._config, self._tables)
-            is_same = before == behind and begin.server == position.server
+            after = initial_state(session, self._config, self._tables)
+            is_same = before == after and begin.server == position.server
             if is_same and not self._altered((begin.file, begin.end), (position.file, position.end)):
-                return BinlogOffset(position, schemas=behind.to_text(), lists=lists)
-            begin, before = position, behind
+                return BinlogOffset(position, schemas=after.to_text(), lists=lists)
+            begin, before = position, after
         raise ConnectionFailed(
             "Tables were altered each time that their definitions were read.", "Start again when that is over."
         )
 
     def _altered(self, begin: LogEnd, end: LogEnd) -> bool:
         """Return True if the log between two places has, or may have, a statement that alters a table whose definition
-        is kept: a table that was altered and altered back looks unaltered."""
-        # a snapshot may stand a little before the end that the server told before
+        is kept.
+
+        A comparison of definitions would miss a table that was altered and altered back.
+        """
+        # a snapshot may be a little before the end that the server returned earlier
         begin, end = sorted((begin, end), key=lambda place: (number_of(place[0]), place[1]))
         found = self._statements(begin, end)
         keeps = wanted(self._config, self._tables)
         return found is None or any(may_alter(one, self._dialect, keeps) for one in found)
 
     def _statements(self, begin: LogEnd, end: LogEnd) -> Sequence[Statement] | None:
-        """Return the statements of the log between two places; None if they cannot be told."""
+        """Return the statements of the log between two places; None if they cannot be found."""
         if begin == end:
             return ()
         dump = self._outside.connect(self._config, dump=True)
@@ -313,8 +316,10 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         return statements(dump, begin, end, is_mariadb=is_mariadb, runtime=self._outside.runtime)
 
     def _taken_over(self, session: Connection[Any], text: str) -> BinlogOffset:
-        """Return the offset behind one that Debezium has stored. The tables are as they are now, in doubt until the log
-        names their columns."""
+        """Return the offset that continues an offset of Debezium.
+
+        The tables have their current definitions, which are doubtful until the log names their columns.
+        """
         refuse_prepared(session)
         dump = self._outside.connect(self._config, dump=True)
         position = position_of(
@@ -328,7 +333,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         return BinlogOffset(position, schemas=replace(state, doubtful=doubtful).to_text())
 
     def _placed(self, point: Point, server: str, since: BinlogOffset) -> BinlogPosition:
-        """Return the position behind a point of a snapshot, which `server` has told."""
+        """Return the position after a point of a snapshot on `server`."""
         return BinlogPosition(
             point.file,
             point.pos - 1,
@@ -380,9 +385,9 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         return session
 
     def _schemas(self, since: BinlogOffset, until: BinlogOffset | None) -> str:
-        """Return the definitions with which reading begins; "" if they are read from the catalog.
+        """Return the definitions with which reading begins; "" to read them from the catalog.
 
-        snapshot.mode=recovery reads them once, at the start, unless a batch is read again.
+        snapshot.mode=recovery does so once, at the start, unless a batch is read again.
         """
         if self._config["snapshot.mode"] != "recovery" or until is not None or self._is_recovered:
             return since.schemas
@@ -394,7 +399,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         return self._outside.connect(self._config)
 
     def _takes(self) -> Callable[[str], bool] | None:
-        """Return a function that returns True for sources whose transactions are delivered; None: all are."""
+        """Return a test for the sources whose transactions are delivered; None if all are."""
         config = self._config
         included = [compile_expression(one) for one in config["gtid.source.includes"]]
         excluded = [compile_expression(one) for one in config["gtid.source.excludes"]]
@@ -402,7 +407,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
             return None
 
         def takes(source: str) -> bool:
-            # a tag is no part of the server's name
+            # the server's UUID comes before the tag
             name = source.partition(":")[0]
             if included:
                 return any(one.fullmatch(name) for one in included)
@@ -447,7 +452,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         return newest if running is None else newest | {"snapshot": running}
 
     def attributes(self, log: Log | None) -> Mapping[str, Mapping[str, float]]:
-        """Return the numbers of Debezium's beans that other connectors do not have. Called by any thread; no I/O."""
+        """Return the attributes of Debezium's beans that only this connector has. For any thread; no I/O."""
         streaming: dict[str, float] = {}
         if isinstance(log, BinlogLogSession):
             streaming["BinlogPosition"] = log.feed.indexer.read_to[1]
@@ -462,12 +467,12 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         self._end_control()
 
 
-# Tries to find the tables the same before and after a look at the log's end.
+# Most attempts to read the same definitions before and after the log's end.
 _TRIES = 5
 
 
 def _has_rows(session: Connection[Any], name: Name) -> bool:
-    """Return False if a table has no row, as far as the user may see."""
+    """Return False if a table has no row; True also if the user may not read it."""
     import pymysql
 
     try:
@@ -479,7 +484,7 @@ def _has_rows(session: Connection[Any], name: Name) -> bool:
 
 
 def _demand_file(session: Connection[Any], position: BinlogPosition) -> None:
-    """Raise PositionLost if the server no longer has the file of a position, or has less of it."""
+    """Raise PositionLost if the server no longer has the file of a position, or the file ends before the position."""
     origin = position.resumes
     files = {str(row[0]): int(row[1]) for row in rows(session, "SHOW BINARY LOGS")}
     if origin.file not in files:
@@ -498,8 +503,8 @@ def _demand_file(session: Connection[Any], position: BinlogPosition) -> None:
 
 
 def refuse_prepared(session: Connection[Any]) -> None:
-    """Raise PrerequisiteError if XA transactions are prepared: neither a snapshot nor the log from here on has their
-    rows."""
+    """Raise PrerequisiteError if XA transactions are prepared, whose rows are neither in a snapshot nor in the log
+    after it."""
     import pymysql
 
     try:

@@ -1,6 +1,6 @@
-"""The part of a pipeline on a server of MySQL or MariaDB: its signal table. Driver.
+"""Removal of the objects of a pipeline on a server of MySQL or MariaDB: its signal table. Driver.
 
-Its reader is a replica while it runs, and leaves nothing.
+The reader of the log is a replica while it runs, and leaves no objects.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The time for which a server keeps its binary log. Planner.
 
-A server removes a log file once `binlog_expire_logs_seconds` have passed since its last change, and MariaDB also the
-oldest files above `max_binlog_total_size`. MySQL manual, "Binary Logging Options and Variables"; MariaDB, "Using and
-Maintaining the Binary Log".
+A server removes a log file once `binlog_expire_logs_seconds` have passed since its last change. MariaDB also removes
+the oldest files if all exceed `max_binlog_total_size`. MySQL manual, "Binary Logging Options and Variables"; MariaDB,
+"Using and Maintaining the Binary Log".
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tailrace.process.runtime import THREADS
 _SETTING = "binlog_expire_logs_seconds (on RDS: mysql.rds_set_configuration('binlog retention hours', …))"
 _SECONDS = 5.0
 _begun: dict[tuple[str, str], float] = {}
-"""The times at which the oldest files of servers were begun, by server and file. A file keeps its time."""
+"""The creation times of the oldest files, by server and file, in s since 1970. They do not change."""
 
 
 @explained
@@ -46,7 +46,7 @@ def retention(config: Config) -> LogRetention:
     oldest_s = _oldest(config, given.get("server_uuid", given.get("server_id", "")), first) if first else None
     lasting_s, most = None, int(given.get("max_binlog_total_size") or 0)
     if most and oldest_s is not None:
-        # at the rate at which the present files were written
+        # at the rate at which the current files were written
         lasting_s = max(time.time() - oldest_s, 1.0) * max(most / max(sum(files.values()), 1), 1.0)
         lasting_s = min(lasting_s, kept_s or lasting_s)
     setting = f"{_SETTING}, and max_binlog_total_size" if most else _SETTING
@@ -55,13 +55,13 @@ def retention(config: Config) -> LogRetention:
 
 
 def _end(files: Mapping[str, int]) -> dict[str, Any]:
-    """Return the end of the log as the newest offset of a query, with the sizes of all files."""
+    """Return the end of the log as an offset in JSON, with the sizes of all files."""
     last = max(files, key=number_of)
     return BinlogOffset(BinlogPosition(last, max(files[last] - 1, 0), files[last])).to_json() | {"files": dict(files)}
 
 
 def _oldest(config: Config, server: str, file: str) -> float | None:
-    """Return the time at which a log file was begun; None if the server does not send it."""
+    """Return the creation time of a log file; None if the server does not send the file."""
     known = _begun.get((server, file))
     if known is None:
         try:
@@ -75,9 +75,9 @@ def _oldest(config: Config, server: str, file: str) -> float | None:
 
 
 def _time_of(config: Config, file: str) -> float | None:
-    """Return the time in the head of a log file, which only a dump shows.
+    """Return the time in the header of a log file, which only a dump shows.
 
-    A second replica of the same number would end the first one's dump, so this one has a number of its own.
+    The dump has a random server id, since with the id of another replica it would end that replica's dump.
     """
     number = random.SystemRandom().randrange(1 << 16, 1 << 31)
     bell = THREADS.bell()
@@ -92,7 +92,7 @@ def _time_of(config: Config, file: str) -> float | None:
                 buffer, spans = dump.take()
                 for begin, _ in spans:
                     (seconds,) = struct.unpack_from("<I", buffer, begin)
-                    # the first event of a dump is made up, and has no time
+                    # the first event of a dump is artificial and has no time
                     if seconds:
                         return float(seconds)
         finally:

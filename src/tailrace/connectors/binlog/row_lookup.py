@@ -1,4 +1,4 @@
-"""Present rows of tables, read by their keys for a sink of tables. Driver and workers."""
+"""Look-up of current rows by their keys, for a sink of tables. Driver and worker."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _REMEDY = "Read the table by an incremental snapshot, or set debezium.sink.table
 
 @dataclass(frozen=True, slots=True)
 class BinlogPresentTable:
-    """See tailrace.connectors.row_lookup.PresentTable."""
+    """Implements tailrace.connectors.row_lookup.PresentTable."""
 
     rows: PresentRows
     schema: TableSchema
@@ -74,9 +74,9 @@ class BinlogPresentTable:
             raise SinkError(f"tailrace {fault.reason}.", _REMEDY) from None
 
     def _texts(self, name: str, values: pa.Array) -> list[str]:
-        """Return the values of a key column as the log's texts.
+        """Return the values of a key column in the text form of the log.
 
-        Raises SinkError for a type whose values do not come back the same.
+        Raises SinkError for a type whose text form is not unique.
         """
         column, kind = self.schema.columns[self.schema.index(name)], values.type
         allowed = _FAITHFUL.get(base(column))
@@ -97,7 +97,8 @@ class BinlogPresentTable:
 
 
 def owned_gtids(text: str) -> set[tuple[str, str]]:
-    """Return source and number of each id in MySQL's `gtid_owned`, which has the sessions that own them, too."""
+    """Return the source and the number of each id in MySQL's `gtid_owned`, which also has the sessions that own
+    them."""
     found = set()
     for part in filter(None, (one.strip() for one in text.split(","))):
         pieces = part.split(":")
@@ -107,7 +108,7 @@ def owned_gtids(text: str) -> set[tuple[str, str]]:
 
 
 def _fractions(texts: list[str], type_name: str) -> list[str]:
-    """Return times with as many digits of a fraction as the column has."""
+    """Return times with the column's number of fractional digits."""
     _, _, rest = type_name.partition("(")
     digits = int(rest.partition(")")[0] or 0)
     found = []
@@ -138,7 +139,7 @@ _FAITHFUL: dict[str, Any] = {
 
 
 class BinlogPresent:
-    """See tailrace.connectors.row_lookup.PresentTables."""
+    """Implements tailrace.connectors.row_lookup.PresentTables."""
 
     def __init__(self, config: Config, settings: EventSettings, session: Connection[Any]) -> None:
         self._config, self._settings, self._session = config, settings, session
@@ -159,11 +160,11 @@ class BinlogPresent:
         return BinlogPresentTable(PresentRows(self._config), schema, self._settings, self._config)
 
     def _await_visible(self, name: TableId) -> None:
-        """Wait until the transactions that the log has are visible to every session.
+        """Wait until the transactions in the log are visible to every session.
 
-        A server writes a transaction to its log a moment before it commits it. MariaDB tells the place in the log up to
-        which a session sees; MySQL, with GTIDs, the ids of transactions that are not over. Raises PrerequisiteError for
-        a MySQL without GTIDs, ConnectionFailed if the wait takes too long.
+        A server writes a transaction to its log a moment before it commits it. MariaDB shows the place in the log up to
+        which a session sees transactions; MySQL, with GTIDs, the ids of unfinished transactions. Raises
+        PrerequisiteError for MySQL without GTIDs, ConnectionFailed if the wait takes too long.
         """
         is_over = self._has_passed() if self._dialect is MARIADB else self._are_over(name)
         until = time.monotonic() + _WAIT_S
@@ -177,7 +178,7 @@ class BinlogPresent:
             time.sleep(_PAUSE_S)
 
     def _has_passed(self) -> Callable[[], bool]:
-        """Return a function that says if sessions that begin now see the log up to its present end."""
+        """Return a function that returns True once new sessions see the log up to its current end."""
         file, end, _ = end_of_log(self._session)
 
         def has_passed() -> bool:
@@ -191,9 +192,10 @@ class BinlogPresent:
         return has_passed
 
     def _are_over(self, name: TableId) -> Callable[[], bool]:
-        """Return a function that says if the transactions are over that now have an id and are not committed."""
+        """Return a function that returns True once the transactions are finished that now have an id and are not
+        committed."""
         ((mode, owned),) = rows(self._session, "select @@global.gtid_mode, @@global.gtid_owned")
-        # in the permissive modes, too, transactions may have no id
+        # in the permissive modes transactions may have no id
         if mode != "ON":
             raise PrerequisiteError(
                 f"Rows of {name} cannot be read again: without GTIDs MySQL does not tell when a transaction that its "
@@ -220,5 +222,6 @@ class BinlogPresent:
 
 
 def present(config: Config, settings: EventSettings) -> BinlogPresent:
-    """See tailrace.connectors.row_lookup. Raises ConnectionFailed, PrerequisiteError."""
+    """Return the current rows of tables; see tailrace.connectors.row_lookup. Raises ConnectionFailed,
+    PrerequisiteError."""
     return BinlogPresent(config, settings, connect(config))

@@ -11,7 +11,7 @@ from tailrace.snapshot.plan import SnapshotPlan
 
 
 def describe(end: Offsets, newest: Offsets) -> SourceStatus:
-    """Return the status of a query that has read to the offset `end`; `newest` is the newest that the planner knows."""
+    """Return the status of a query that has read to the offset `end`; `newest` is the newest known offset."""
     if "log" not in end:
         return SourceStatus(tables=tables(end, newest))
     offset = BinlogOffset.from_json(dict(end))

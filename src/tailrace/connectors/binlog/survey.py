@@ -1,4 +1,4 @@
-"""A first look at a server of MySQL or MariaDB: its tables, and the statements that capture lacks. Driver."""
+"""Survey of a server of MySQL or MariaDB: its tables, and the statements that enable capture. Driver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pymysql.connections import Connection
 
 _WANTED = {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_metadata": "FULL"}
-"""Variables of the log, with the values that capture needs or is best with; a server may lack the last."""
+"""Variables of the log, with the values that are required or best for capture. Older servers lack the last."""
 
 
 def _look(config: Config) -> ServerSurvey:
@@ -32,7 +32,7 @@ def _look(config: Config) -> ServerSurvey:
 
 
 def _log(config: Config, session: Connection[Any]) -> Iterator[str]:
-    """Yield what the server's log lacks. Variables that a start alone sets are named in a comment."""
+    """Yield the statements that set up the server's log. For variables that need a restart they are comments."""
     of: Mapping[str, str] = variables(session, "log_bin", "server_id", *_WANTED)
     if of.get("log_bin") != "ON":
         yield "-- in the server's configuration, with a restart: log_bin=binlog, server_id=1, binlog_format=ROW"

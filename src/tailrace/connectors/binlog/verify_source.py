@@ -1,4 +1,4 @@
-"""A snapshot to compare with tables, and the keys that changed between two positions. Driver."""
+"""A snapshot for comparison with tables, and the keys that changed between two positions. Driver."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _PLAIN = re.compile(r"[ -&(-\[\]-~]*")
 
 
 class ComparedSnapshot:
-    """See tailrace.connectors.consistent_read."""
+    """Implements tailrace.connectors.consistent_read.ComparedSource."""
 
     form: SourceForm | None
-    # the server holds no position for a pipeline
+    # the server does not store a pipeline's position
     committed: str = ""
     position: str
     tables: Sequence[TableSchema]
@@ -67,7 +67,7 @@ class ComparedSnapshot:
         return None
 
     def is_told(self) -> bool:
-        # the snapshot shows nothing behind its position
+        # the snapshot shows nothing after its position
         return True
 
     def touched(self, table: TableSchema, after: str, upto: str) -> TouchedKeys:
@@ -80,7 +80,7 @@ class ComparedSnapshot:
         return TouchedKeys((), True) if found is None else TouchedKeys(tuple(zip(*sorted(found), strict=True)))
 
     def _touched(self, table: TableSchema, after: str, upto: str) -> set[tuple[bytes, ...]] | None:
-        """Return the keys of a table that changed between two positions; None if a change does not tell its key."""
+        """Return the keys of a table that changed between two positions; None if a change lacks its key."""
         config = replace(self._config, typed=self._config.typed | {"signal.data.collection": None})
         commands = stored_commands(self._config)
         found: set[tuple[bytes, ...]] = set()
@@ -109,7 +109,7 @@ class ComparedSnapshot:
                     at = end
 
     def _position(self, text: str) -> BinlogPosition | None:
-        """Return a position of the row schema's text; None if the server no longer has its file."""
+        """Return the log position for a `position` of the row schema; None if the server no longer has its file."""
         number, start = int(text[4:12], 16), int(text[12:24], 16)
         with closing(connect(self._config)) as session:
             files = [str(row[0]) for row in rows(session, "show binary logs")]

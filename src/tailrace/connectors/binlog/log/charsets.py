@@ -1,7 +1,7 @@
-"""Character sets of the server, as UTF-8. Worker.
+"""Conversion from the server's character sets to UTF-8. Worker.
 
-latin1 is Windows-1252 with its five holes as controls. A set without a codec is refused by name, since what another
-would make of its bytes is a guess.
+latin1 is Windows-1252 whose five undefined bytes are control characters. A set without a codec raises an error: another
+codec would guess.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from tailrace.errors import DecodeError
 
 PLAIN = frozenset({"utf8", "utf8mb3", "utf8mb4", "ascii"})
-"""Sets whose texts are UTF-8 as they are."""
+"""Sets whose texts are UTF-8 already."""
 
 _CODECS = {
     "armscii8": "", "big5": "big5hkscs", "cp1250": "cp1250", "cp1251": "cp1251", "cp1256": "cp1256",
@@ -33,7 +33,8 @@ _ONE_BYTE = frozenset(
 
 
 def text_of(data: bytes, charset: str) -> bytes:
-    """Return a text in UTF-8. Raises DecodeError for bytes that the set does not have, and for a set without codec."""
+    """Return a text in UTF-8. Raises DecodeError for bytes that the set does not define, and for a set without
+    codec."""
     try:
         if charset in PLAIN:
             data.decode()
@@ -65,9 +66,9 @@ _HOLES = frozenset((0x81, 0x8D, 0x8F, 0x90, 0x9D))
 
 @lru_cache(maxsize=64)
 def table(charset: str) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the UTF-8 of each byte of a set of one byte, in four bytes, and how many of them count (0: no character).
+    """Return the UTF-8 of each byte of a single-byte set, padded to four bytes, and its lengths (0: no character).
 
-    None for other sets.
+    Returns None for other sets.
     """
     if charset not in _ONE_BYTE:
         return None

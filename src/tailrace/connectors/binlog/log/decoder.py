@@ -1,8 +1,8 @@
 """The fast decoder: rows of the log into Arrow columns of text, without a Python object per row. Worker.
 
-A first kernel finds where each value lies; then each column is written by the kernel of its kind. Few kinds go through
-Python, a value at a time: texts of several bytes a character, differences of JSON, compressed columns, addresses.
-Tests compare it with `plain_rows`, which also says what is wrong with a row that a kernel refuses.
+A first kernel locates each value, and then the kernel of its kind writes each column. Python writes few kinds, a value
+at a time: texts in multi-byte character sets, differences of JSON, compressed columns, addresses. Tests compare this
+decoder with `plain_rows`, which also raises the error for a row that a kernel refuses.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def shapes(form: RowForm, images: tuple[RowsEventForm, ...]) -> SegmentImages:
 def located(
     data: Bytes, offsets: columns.Int64s, form: RowForm, image: Int32s, images: tuple[RowsEventForm, ...]
 ) -> ValuePlaces:
-    """Return where the values of rows lie; row i is `data[offsets[i]:offsets[i + 1]]`. Raises DecodeError."""
+    """Return the places of the values of rows; row i is `data[offsets[i]:offsets[i + 1]]`. Raises DecodeError."""
     data, offsets, image = frozen(data, np.uint8), frozen(offsets, np.int64), frozen(image, np.int32)
     if len(data) > LARGEST:
         raise DecodeError("A row of the log has more than 2 GiB.")
@@ -91,7 +91,7 @@ def decode(segment: Segment) -> BinlogBatch:
         if ends.any():
             lengths = np.where(np.tile(ends, len(table.form)), NO_IMAGE, lengths).astype(np.int32)
         if len(places.old_lengths) and (lengths == LACKING).any():
-            # what an after image leaves out is as it was
+            # a value that the after image lacks has not changed
             kept = (lengths == LACKING) & (places.old_lengths != NO_IMAGE)
             starts, lengths = np.where(kept, places.old_starts, starts), np.where(kept, places.old_lengths, lengths)
         batch.after = _image(table, data, starts, lengths, rows, places if len(places.differences) else None)
@@ -146,7 +146,8 @@ def _image(
 
 
 def _updated(data: Bytes, starts: Int32s, lengths: Int32s, places: ValuePlaces, part: slice) -> pa.Array:
-    """Return documents; some of them are logged as differences to the documents before them."""
+    """Return the new documents of a column, some of which are logged as differences from the old document of the
+    row."""
     form = ColumnForm(ValueKind.JSON, -4)
     found = texts(form, data, starts, np.where(places.differences[part] == 1, NULL, lengths).astype(np.int32))
     values = found.to_pylist()
@@ -166,9 +167,9 @@ def _updated(data: Bytes, starts: Int32s, lengths: Int32s, places: ValuePlaces, 
 
 
 def decode_together(segment: MixedSegment, places: Int32s, bounds: Int64s, width: int) -> BinlogBatch | None:
-    """Return the changes of several tables as those of one; None if a row is wrong, or has more than two plain images.
+    """Return the changes of several tables as a batch of one table, as `RowLog.decode_together` does.
 
-    See `RowLog.decode_together`. Raises DecodeError.
+    Returns None if a row is wrong, or is not logged as plain images. Raises DecodeError.
     """
     by_row, rows = segment.by_row, len(segment)
     tables = [table for table in segment.tables if isinstance(table, BinlogTable)]
@@ -206,7 +207,7 @@ def decode_together(segment: MixedSegment, places: Int32s, bounds: Int64s, width
     if kinds & 2:
         starts, lengths = found.starts, found.lengths
         if kinds & 1 and (lengths == LACKING).any():
-            # what an after image leaves out is as it was
+            # a value that the after image lacks has not changed
             kept = (lengths == LACKING) & np.tile(parts & 1 != 0, width)
             starts, lengths = np.where(kept, found.old_starts, starts), np.where(kept, found.old_lengths, lengths)
         batch.after = _images(forms, data, starts, lengths, number, parts & 2 != 0)
@@ -220,14 +221,14 @@ def _table(width: int) -> TableSchema:
 
 
 def _flags(sides: list[bytes], sizes: list[int]) -> Bytes:
-    """Return the flags of images of one side, one after another; none are set for an image without that side."""
+    """Return the flags of the images of one side, one after another; zeros for an image without this side."""
     return np.frombuffer(b"".join(side.ljust(size, b"\0") for side, size in zip(sides, sizes, strict=True)), np.uint8)
 
 
 def _forms_at(
     tables: list[BinlogTable], bounds: Int64s, places: Int32s, width: int
 ) -> list[dict[ColumnForm, list[int]]]:
-    """Return for each place the forms of the columns there, with the numbers of their tables."""
+    """Return, for each place, the forms of the columns at this place, with the numbers of their tables."""
     found: list[dict[ColumnForm, list[int]]] = [{} for _ in range(width)]
     for number, table in enumerate(tables):
         at = places[bounds[number] : bounds[number + 1]].tolist()
@@ -274,7 +275,7 @@ def texts(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s) -> pa.
 
 
 def _plainly(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s) -> pa.Array:
-    """Return a column's values by way of Python."""
+    """Return a column's values, decoded in Python."""
     raw = data.data
     found = [
         None if length < 0 else value_text(form, bytes(raw[start : start + length]))
@@ -296,7 +297,7 @@ def _written(
     room: int,
     write: Callable[[Bytes, Int32s], Int],
 ) -> pa.Array:
-    """Return the texts that `write` puts into `room` bytes; raises DecodeError for the value that it refuses."""
+    """Return the texts that `write` puts into `room` bytes. Raises DecodeError for a value that it refuses."""
     if room > LARGEST:
         raise DecodeError("The values of a column have more than 2 GiB in a batch. Set max.batch.size.in.bytes lower.")
     rows = len(lengths)
@@ -377,7 +378,7 @@ def _texts(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, size:
         try:
             found.cast(pa.string())
         except pa.ArrowInvalid:
-            # says which text it is, and why
+            # raises an error that names the text and the reason
             return _plainly(form, data, starts, lengths)
         return found
     known = charsets.table(form.charset)

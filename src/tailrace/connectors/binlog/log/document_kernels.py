@@ -1,7 +1,7 @@
 """The kernel that writes binary JSON as text. Worker.
 
-It leaves out the documents that `json_documents` has to write: those with doubles of many digits, with values that JSON
-has no type for, nested deeply, or at fault.
+It leaves some documents to `json_documents`: those with doubles of many digits, with values for which JSON has no type,
+with deep nesting, and malformed ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tailrace.values.integers import put_integer, put_unsigned
 from tailrace.values.texts import Int, word
 
 LONGEST = 6
-"""The most bytes of text for a byte of a document: those of an escape."""
+"""The most bytes of text for a byte of a document: the length of an escape."""
 
 _DEEPEST = 64
 _QUOTE, _BACKSLASH, _COMMA, _POINTS = 34, 92, 44, 58
@@ -61,7 +61,7 @@ def put_text(data: Bytes, begin: Int, end: Int, out: Bytes, at: Int) -> Int:
 
 @kernel(leaf=True, inlined=True)
 def put_scalar(data: Bytes, kind: Int, at: Int, end: Int, bits: npt.NDArray[np.uint64], out: Bytes, to: Int) -> Int:
-    """Write a value that is no container; return the end, -1 if this cannot be done here."""
+    """Write a value that is not a container. Return the end, or -1 if the document is left to `json_documents`."""
     if kind == 4:
         if at >= end or data[at] > 2:
             return -1
@@ -89,7 +89,7 @@ def put_scalar(data: Bytes, kind: Int, at: Int, end: Int, bits: npt.NDArray[np.u
         bits[0] = whole
         number = bits.view(np.float64)[0]
         size_of = abs(number)
-        # what is smaller or larger has an exponent in Java
+        # Java writes smaller and larger numbers with an exponent
         if number != 0 and not 1e-3 <= size_of < 1e7:
             return -1
         return put_double(number, out, to)
@@ -115,10 +115,10 @@ def put_scalar(data: Bytes, kind: Int, at: Int, end: Int, bits: npt.NDArray[np.u
 def put_document(
     data: Bytes, begin: Int, end: Int, stack: Int64s, bits: npt.NDArray[np.uint64], out: Bytes, to: Int
 ) -> Int:
-    """Write a document; return the end, -1 if this cannot be done here.
+    """Write a document. Return the end, or -1 if the document is left to `json_documents`.
 
-    For each open container `stack` has where it lies, the bytes of its sizes, the number of its members, the one that
-    is written, and 1 if it is an array.
+    For each open container `stack` has its place, the width of its sizes in bytes, the number of its members, the index
+    of the current member, and 1 if it is an array.
     """
     kind, at, depth, is_due = np.int64(data[begin]), begin + 1, 0, True
     while True:
@@ -180,7 +180,7 @@ def put_document(
 
 @kernel
 def documents(data: Bytes, starts: Int32s, lengths: Int32s, out: Bytes, offsets: Int32s, left: Flags) -> None:
-    """Write documents, and mark those that are left out."""
+    """Write documents, and set `left` for those that are left to `json_documents`."""
     stack = np.empty(5 * _DEEPEST, np.int64)
     bits = np.empty(1, np.uint64)
     to: Int = 0
@@ -193,7 +193,7 @@ def documents(data: Bytes, starts: Int32s, lengths: Int32s, out: Bytes, offsets:
             else:
                 to = behind
         elif lengths[row] == 0:
-            # the server's empty value of a column that may not be null
+            # the server's default for a column that may not be null is an empty value
             out[to] = _OPEN[0]
             out[to + 1] = _CLOSE[0]
             to += 2

@@ -1,7 +1,7 @@
 """Dump: the log as a server sends it to a replica, packet by packet, over a session's socket. Planner, reader's thread.
 
-PyMySQL opens the session, with TLS and authentication, and runs the statements before the dump. From then on the socket
-is read here: a packet is one event, and an event of 16 MiB and more spans packets.
+PyMySQL opens the session, with TLS and authentication, and runs the statements before the dump. From then on this
+module reads the socket. A packet holds one event; an event of 16 MiB or more spans several packets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OK, _EOF, _ERROR = 0x00, 0xFE, 0xFF
 
 
 class ServerRefused(Exception):
-    """An error packet in the dump: the server's code and words."""
+    """An error packet in the dump: the server's code and message."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(code, text)
@@ -41,7 +41,7 @@ def _closed() -> ConnectionFailed:
 
 
 class Dump:
-    """A running dump. `heartbeat` are the seconds after which an idle server sends a sign of life."""
+    """A running dump. `heartbeat` is the number of seconds after which an idle server sends a heartbeat."""
 
     def __init__(self, connection: Connection[Any], bell: Bell, heartbeat: float, runtime: Runtime = THREADS) -> None:
         self._connection = connection
@@ -50,7 +50,7 @@ class Dump:
         self._heartbeat = heartbeat
         self._socket: Any = None
         self._buffer = bytearray(BUFFER_BYTES)
-        # the buffer's used bytes, and where the next packet begins in it
+        # the number of used bytes in the buffer, and the place of the next packet
         self._filled = self._at = 0
         self._heard = runtime.monotonic()
         self._is_closed = False
@@ -59,7 +59,7 @@ class Dump:
     # --- the beginning -------------------------------------------------------------------------------------------
 
     def prepare(self, is_mariadb: bool) -> None:
-        """Set the variables by which a server knows a replica's abilities."""
+        """Set the session variables that tell the server which features this replica supports."""
         nanoseconds = int(self._heartbeat * 1e9)
         with self._connection.cursor() as cursor:
             for prefix in ("master", "source"):
@@ -69,18 +69,18 @@ class Dump:
                 cursor.execute("SET @mariadb_slave_capability = 4")
 
     def begin(self, server_id: int, file: str, position: int) -> None:
-        """Ask for the log from a position of a file on."""
+        """Request the log from a position of a file on."""
         body = struct.pack("<IHI", max(position, 4), _ANNOTATE, server_id) + file.encode()
         self._ask(_COM_BINLOG_DUMP, body)
 
     def begin_behind(self, server_id: int, executed: MysqlGtids) -> None:
-        """Ask a MySQL for the transactions that `executed` does not have."""
+        """Request from MySQL the transactions that are not in `executed`."""
         encoded = executed.encoded()
         head = struct.pack("<HII", _BY_GTID, server_id, 0) + struct.pack("<QI", 4, len(encoded))
         self._ask(_COM_BINLOG_DUMP_GTID, head + encoded)
 
     def begin_after(self, server_id: int, executed: str) -> None:
-        """Ask a MariaDB for what comes after the last transactions of each domain."""
+        """Request from MariaDB the log after `executed`, the last transaction of each domain."""
         with self._connection.cursor() as cursor:
             cursor.execute("SET @slave_connect_state = %s", (executed,))
             cursor.execute("SET @slave_gtid_strict_mode = 0, @slave_gtid_ignore_duplicates = 0")
@@ -97,9 +97,9 @@ class Dump:
     # --- events --------------------------------------------------------------------------------------------------
 
     def wait(self, seconds: float, is_hurried: Callable[[], bool]) -> bool:
-        """Wait until bytes arrive and read what is there; False if none came in time, or a caller is in a hurry.
+        """Wait for bytes and receive them. Return False if none came in time, or if `is_hurried` returns True.
 
-        Raises ConnectionFailed when the server has been silent for longer than its heartbeats allow.
+        Raises ConnectionFailed if the server has missed its heartbeats.
         """
         if self._is_closed and self.available:
             return False
@@ -122,7 +122,7 @@ class Dump:
         return False
 
     def _receive(self) -> bool:
-        """Read once what the socket has; False if it has nothing."""
+        """Read once from the socket. Return False if it has no bytes."""
         if len(self._buffer) - self._filled < BUFFER_BYTES // 4:
             self._buffer.extend(bytes(max(BUFFER_BYTES, len(self._buffer))))
         view = memoryview(self._buffer)
@@ -134,7 +134,7 @@ class Dump:
             view.release()
         if not count:
             if self.available and not self._is_closed:
-                # what has arrived may say why
+                # an error packet that has arrived may give the reason
                 self._is_closed = True
                 return False
             raise _closed()
@@ -145,14 +145,15 @@ class Dump:
 
     @property
     def available(self) -> int:
-        """The bytes that have arrived and are not taken."""
+        """The number of bytes that have arrived and are not taken."""
         return self._filled - self._at
 
     def take(self) -> tuple[bytearray, list[tuple[int, int]]]:
-        """Return the bytes that have arrived, and where whole events lie in them. The rest is kept for the next call.
+        """Return the bytes that have arrived, and the bounds of the complete events in them. The rest is kept for the
+        next call.
 
-        Raises ServerRefused for an error packet, EOFError when the server has ended the dump, and ConnectionFailed when
-        the session was closed within a packet.
+        Raises ServerRefused for an error packet, EOFError if the server has ended the dump, and ConnectionFailed if the
+        session was closed within a packet.
         """
         buffer, at, filled = self._buffer, self._at, self._filled
         found: list[tuple[int, int]] = []
@@ -170,7 +171,7 @@ class Dump:
             status = buffer[begin]
             if status != _OK:
                 if found:
-                    # what came before is delivered first; the packet stays
+                    # the events before this packet are delivered first, and the packet is kept
                     break
                 if status == _ERROR:
                     code = int.from_bytes(buffer[begin + 1 : begin + 3], "little")
@@ -190,7 +191,7 @@ class Dump:
         return buffer, found
 
     def _joined(self, at: int) -> int:
-        """Take out the headers between the packets of one event; return the event's length, 0 if it is not whole."""
+        """Remove the headers between the packets of one event. Return the event's length, 0 if it is incomplete."""
         buffer, place, headers = self._buffer, at, []
         while True:
             if self._filled - place < 4:

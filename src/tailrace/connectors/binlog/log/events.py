@@ -1,7 +1,7 @@
 """Events of the binary log: their headers and the parts that the planner reads. Plain functions; no I/O. Planner.
 
-Rows are not decoded here. Each function gets the body of an event, without its header and checksum, and raises
-DecodeError for one that does not follow the protocol.
+Rows are not decoded here. Functions take the body of an event, without its header and checksum, and raise DecodeError
+if it does not follow the protocol.
 """
 
 from __future__ import annotations
@@ -102,14 +102,14 @@ COMPRESSED = frozenset(range(165, 172))
 STATEMENTS = frozenset(
     (EventType.INTVAR, EventType.LOAD, EventType.RAND, EventType.USER_VAR, 7, 8, 9, 10, 11, 12, 17, 18)
 )
-"""Types of events of statements in STATEMENT format, which come before the statement or are it."""
+"""Types of events in STATEMENT format: the statement itself, or an event before it."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
 def _understood(read: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Raise DecodeError, by the event's name, for a body that is too short or wrong."""
+    """Decorate `read` to raise DecodeError, with the event's name, for a body that is too short or wrong."""
 
     @wraps(read)
     def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -124,7 +124,8 @@ def _understood(read: Callable[_P, _R]) -> Callable[_P, _R]:
 
 @dataclass(frozen=True, slots=True)
 class FormatDescription:
-    """Format of the events in a file: the length of post-headers by type, and whether a checksum ends each event."""
+    """Format of the events in a file: the length of post-headers by type, and a flag for a checksum after each
+    event."""
 
     lengths: bytes = b""
     has_checksums: bool = False
@@ -133,13 +134,13 @@ class FormatDescription:
 
     @property
     def table_id_bytes(self) -> int:
-        """The bytes of a table's id in maps and rows."""
+        """The number of bytes of a table's id in table maps and rows events."""
         return 4 if len(self.lengths) >= EventType.TABLE_MAP and self.lengths[EventType.TABLE_MAP - 1] == 6 else 6
 
 
 @_understood
 def format_description(event: bytes) -> FormatDescription:
-    """Return the format of the events that follow, from a whole event, which has a checksum if they have one."""
+    """Return the format of the following events, from a whole event with header and checksum."""
     body = event[HEADER_BYTES:]
     number, version, created, header = struct.unpack_from("<H50sIB", body)
     if number != 4 or header != HEADER_BYTES:
@@ -147,7 +148,7 @@ def format_description(event: bytes) -> FormatDescription:
     name = version.split(b"\0")[0].decode("ascii", "replace")
     if not _has_algorithm(name):
         raise DecodeError(f"The log was written by the version {name}, which is older than MySQL 5.6 and MariaDB 5.3.")
-    # the algorithm, and a checksum, which a server without checksums leaves as it was when it changes the event
+    # the algorithm and a checksum, which is not updated by a server without checksums that changes the event
     if len(body) < 62:
         raise ValueError(len(body))
     algorithm, lengths = body[-5], body[57:-5]
@@ -172,16 +173,17 @@ def _has_algorithm(version: str) -> bool:
 
 @_understood
 def rotation(body: bytes) -> tuple[str, int]:
-    """Return the file and the position that follow."""
+    """Return the file and the position at which the log continues."""
     return body[8:].decode(), struct.unpack_from("<Q", body)[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Gtid:
-    """The beginning of a transaction: the id's source and number, the time of its commit in µs (0: unknown).
+    """The beginning of a transaction: the source and the number of its id, and the time of its commit in µs (0:
+    unknown).
 
-    `is_alone`: one statement follows, and no commit. `is_xa`: an XA transaction is prepared, as MariaDB's events say.
-    `alters` is the phase of an ALTER that begins (`start`), ends (`commit`) or is taken back (`rollback`).
+    `is_alone` is True if a single statement follows, without commit. `is_xa` is True if MariaDB prepares an XA
+    transaction. `alters` is the phase of an ALTER: `start`, `commit` or `rollback`.
     """
 
     source: str = ""
@@ -194,7 +196,7 @@ class Gtid:
 
 @_understood
 def gtid(body: bytes) -> Gtid:
-    """Return a transaction's id, of MySQL."""
+    """Return a transaction's id in MySQL."""
     uuid, number = str(UUID(bytes=body[1:17])), struct.unpack_from("<q", body, 17)[0]
     if number <= 0:
         raise ValueError(number)
@@ -213,7 +215,7 @@ def gtid(body: bytes) -> Gtid:
 
 @_understood
 def tagged_gtid(body: bytes) -> Gtid:
-    """Return a transaction's id, with a tag perhaps, as MySQL 8.3 and newer write it: numbered fields."""
+    """Return a transaction's id in MySQL 8.3 and newer, which may have a tag. The event has numbered fields."""
     at = 0
     _, at = _varied(body, at)
     size, at = _varied(body, at)
@@ -253,7 +255,8 @@ def _signed(value: int) -> int:
 
 
 def _varied(body: bytes, at: int) -> tuple[int, int]:
-    """Return a number of one to nine bytes: as many bits of the first byte are set as bytes follow it."""
+    """Return a number of one to nine bytes, and the place after it. The number of low set bits of the first byte is the
+    number of further bytes."""
     first, more = body[at], 0
     while more < 8 and first >> more & 1:
         more += 1
@@ -269,7 +272,7 @@ _MORE_ENGINES, _START_ALTER, _COMMIT_ALTER, _ROLLBACK_ALTER = 1, 2, 4, 8
 
 @_understood
 def mariadb_gtid(body: bytes, server_id: int) -> Gtid:
-    """Return a transaction's id, of MariaDB."""
+    """Return a transaction's id in MariaDB."""
     number, domain, flags = struct.unpack_from("<QIB", body)
     if number >> 63:
         raise ValueError(number)
@@ -290,7 +293,7 @@ def mariadb_gtid(body: bytes, server_id: int) -> Gtid:
 
 @_understood
 def gtid_list(body: bytes) -> str:
-    """Return the last transactions of each domain before the file, of MariaDB."""
+    """Return MariaDB's last transaction of each domain before the file."""
     count = struct.unpack_from("<I", body)[0] & 0x0FFFFFFF
     found = [struct.unpack_from("<IIQ", body, 4 + 16 * place) for place in range(count)]
     return ",".join(f"{domain}-{server}-{number}" for domain, server, number in found)
@@ -298,8 +301,8 @@ def gtid_list(body: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A statement: its session, the database that was current, its status variables and its text; `error` is the code
-    with which it ended in part."""
+    """A statement: its session, the current database, its status variables and its text. `error` is the code of the
+    error that stopped it."""
 
     thread: int
     database: str
@@ -319,7 +322,7 @@ def query(body: bytes, is_compressed: bool = False) -> Query:
 
 @_understood
 def inflated(data: bytes) -> bytes:
-    """Return the bytes that a compressed event of MariaDB has behind its head."""
+    """Return the decompressed data of a compressed event of MariaDB."""
     method, header = data[0] >> 4 & 7, data[0] & 7
     if not data[0] & 0x80 or method or not 1 <= header <= 4:
         raise ValueError(data[0])
@@ -341,10 +344,10 @@ def payload(body: bytes) -> bytes:
         if field == 0:
             break
         length, at = packed(body, at)
-        value, behind = packed(body, at)
-        if behind != at + length:
+        value, after = packed(body, at)
+        if after != at + length:
             raise ValueError(field)
-        at = behind
+        at = after
         if field == 1:
             size = value
         elif field == 2:
@@ -371,7 +374,8 @@ def payload(body: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class RowsHead:
-    """The head of a rows event: the table's id, the columns of both images (a byte for each), and where rows begin."""
+    """The head of a rows event: the table's id, the columns of both images (a byte for each), and the place of the
+    rows."""
 
     table_id: int
     flags: int
@@ -435,7 +439,7 @@ def heartbeat(kind: int, body: bytes, end: int) -> tuple[str, int]:
 
 @_understood
 def xa_prepare(body: bytes) -> tuple[bool, bytes]:
-    """Return whether the XA transaction is committed at once, and its id as statements write it."""
+    """Return True if the XA transaction is committed at once, and its id in the notation of statements."""
     one_phase, form, first, second = struct.unpack_from("<?III", body)
     data = body[13:]
     if len(data) < first + second:
@@ -444,5 +448,5 @@ def xa_prepare(body: bytes) -> tuple[bool, bytes]:
 
 
 def xa_id(first: bytes, second: bytes, form: int) -> bytes:
-    """Return an XA id as the server writes it into statements."""
+    """Return an XA id in the server's notation in statements."""
     return b"X'%s',X'%s',%d" % (first.hex().encode(), second.hex().encode(), form)

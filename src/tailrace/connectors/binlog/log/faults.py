@@ -1,4 +1,4 @@
-"""Failures of sessions that read the log, as retriable or lasting errors. Planner."""
+"""Failures of sessions that read the log, classified as retriable or lasting. Planner."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tailrace.connectors.binlog.server.errors import dump_error
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, SpoolFailed, TailraceError
 
 _FATAL, _ACCESS_DENIED, _NO_RIGHT = 1236, 1045, 1227
-# codes of the client for a connection that is lost or cannot be made
+# codes of PyMySQL and the server for a connection that is lost or cannot be made
 _CONNECTION = {
     2002,
     2003,
@@ -37,7 +37,7 @@ _AGAIN = "Delete the checkpoint to start again with a snapshot."
 
 
 def demand_executed(server: ServerIdentity, position: BinlogPosition, is_same: bool) -> None:
-    """Raise PositionLost if the server has not executed what was read, or no longer has the log of what follows."""
+    """Raise PositionLost if the server lacks transactions that were read, or no longer has the log after them."""
     if server.counts_alone and not is_same:
         raise PositionLost(
             "This server is another node of a Galera cluster, whose nodes number their transactions each by itself "
@@ -81,7 +81,7 @@ def other_server(position: BinlogPosition, server: object) -> PositionLost:
 
 
 def refused(error: ServerRefused) -> TailraceError | None:
-    """Return the lasting error behind an error packet of the dump; None if another session may succeed."""
+    """Return the lasting error for an error packet of the dump; None if another session may succeed."""
     if error.code in (_FATAL, 1381):
         return dump_error(error.text)
     if error.code in (_NO_RIGHT, _ACCESS_DENIED):
@@ -92,12 +92,12 @@ def refused(error: ServerRefused) -> TailraceError | None:
 
 
 def is_amiss(error: ServerRefused) -> bool:
-    """Return True if the server finds no event at the place that it was asked for: what lies there is another log."""
+    """Return True if the server found no event at the requested place, so that its file belongs to another log."""
     return error.code == _FATAL and bool(re.search(r"max_allowed_packet|bogus|checksum|crc", error.text, re.IGNORECASE))
 
 
 def lasting(error: Exception) -> TailraceError | None:
-    """Return the lasting error behind `error`; None if another session may succeed."""
+    """Return the lasting error for `error`; None if another session may succeed."""
     if isinstance(error, TailraceError):
         if isinstance(error, SpoolFailed) or (isinstance(error, ConnectionFailed) and not error.is_lasting):
             return None
@@ -119,13 +119,13 @@ def lasting(error: Exception) -> TailraceError | None:
 
 
 def words(error: BaseException) -> str:
-    """Return what an error says, in one line and without data."""
+    """Return the first line of an error's message."""
     text = str(error.args[-1] if error.args else "").strip().splitlines()
     return text[0].rstrip(".") if text else type(error).__name__
 
 
 def exhausted(error: Exception) -> TailraceError:
-    """Return the lasting error for a session that is not tried again."""
+    """Return the lasting error after the last retry of a session."""
     if isinstance(error, TailraceError):
         if isinstance(error, ConnectionFailed):
             error.is_lasting = True

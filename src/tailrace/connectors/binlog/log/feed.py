@@ -1,6 +1,6 @@
-"""BinlogFeed: the log as a replica reads it, over one lasting session. Planner.
+"""BinlogFeed: reads the log like a replica, over a lasting session. Planner.
 
-All but the last part of it runs on the reader's thread.
+The methods run on the reader's thread, except for the last section.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger("tailrace")
 # The spool's limits in bytes, unless max.queue.size.in.bytes is set.
 MEMORY_LIMIT = 128 << 20
 DISK_LIMIT = 512 << 20
-# The most bytes that are read before a run of them is kept, and the least that make a backlog.
+# The most bytes that are read for a run, and the least waiting bytes that count as a backlog.
 RUN_BYTES = 4 << 20
 BACKLOG_BYTES = 1 << 20
 PATIENCE = 0.25
@@ -39,10 +39,13 @@ PATIENCE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class ReaderSettings:
-    """The reader's settings: the replica's id, the spool's limits in bytes, seconds between signs of life of an idle
-    server, and the retries of a lost session in a row (-1: for ever), with pauses of up to `retry_delay` seconds.
+    """The reader's settings.
 
-    `ignores_gtids`: go on by file and position only.
+    - `server_id` is the replica's id; `memory_limit` and `disk_limit` are the spool's limits in bytes.
+    - `heartbeat` is the number of seconds between heartbeats of an idle server.
+    - `max_retries` is the most retries of a lost session in a row (-1: for ever), with pauses of up to `retry_delay`
+      seconds.
+    - `ignores_gtids`: resume by file and position only.
     """
 
     server_id: int = field(default_factory=lambda: random.randrange(1 << 24, 1 << 31))
@@ -71,14 +74,14 @@ class ReaderSettings:
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """Functions for sessions: `connect` opens one for a dump, `identify` returns the server that it leads to."""
+    """Functions for sessions: `connect` opens a session for a dump, `identify` returns the identity of its server."""
 
     connect: Callable[[], Connection[Any]]
     identify: Callable[[Connection[Any]], ServerIdentity]
 
 
 class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
-    """The log behind the position of `indexer`. See `tailrace.log.contracts.LogFeed`."""
+    """The log after the position of `indexer`. Implements tailrace.log.contracts.LogFeed."""
 
     def __init__(
         self,
@@ -98,10 +101,10 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
         self._bell = runtime.bell()
         self._dump: Dump | None = None
         self.server = self.start.server
-        # the newest place that the session's server has said to have, and that all events up to it have been kept
+        # the newest known place of the server's log, and the place up to which all events have been kept
         self.head = self._read = (self.start.epoch, number_of(self.start.file), self.start.end)
         self.epoch = self.start.epoch
-        # the end of the log that the first session with the present server has found
+        # the end of the log at the first session with the current server
         self.first_head = self.start
         self._sent = 0
         self._is_behind = False
@@ -123,9 +126,9 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
         self.head = max(self.head, place)
 
     def _begin(self, dump: Dump, identity: ServerIdentity, position: BinlogPosition) -> None:
-        """Ask for the log behind `position`: by file, on the server that was read before, else by ids.
+        """Request the log after `position`: by file if the server is the same as before, else by transaction ids.
 
-        Raises PositionLost if the server does not have the log from there on, or has another.
+        Raises PositionLost if the server does not have the log from there on, or has another log.
         """
         is_same = not position.server or position.server == identity.uuid
         has_ids = identity.has_gtids and bool(position.gtids) and not self.settings.ignores_gtids
@@ -134,14 +137,14 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
         by_id = not is_same and has_ids
         replayed = self._replayed
         if by_id and replayed is not None and position.is_before(replayed) and replayed.epoch == position.epoch:
-            # the end of the batch has no place on this server
+            # the end of the replayed batch has no position on this server
             raise faults.planned_elsewhere(replayed)
         if not is_same and not by_id:
             raise faults.other_server(position, identity)
         origin = position.resumes
         dump.prepare(identity.is_mariadb)
         epoch = position.epoch + by_id
-        # before the server, which tells others to take it for their target
+        # set before `server`: other threads use it as their target once they see the new server
         if self.first_head is self.start or self.first_head.epoch != epoch:
             self.first_head = replace(identity.position(), epoch=epoch)
         self.server = identity.uuid
@@ -162,7 +165,7 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
         if self.indexer.waiting < RUN_BYTES:
             patience = 0.0 if is_asked else PATIENCE
             if not dump.wait(patience, is_hurried) and not dump.available:
-                # nothing has arrived: whoever waits for progress goes on waiting
+                # nothing has arrived, so threads that wait for progress are not woken
                 self._is_behind = False
                 return self._stepped()
             while dump.available < RUN_BYTES and dump.wait(0.0, is_hurried):
@@ -174,11 +177,11 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
         return self._stepped()
 
     def _stepped(self) -> IndexedStep | None:
-        """Return a run of what is over; without one, note how far the log has been read."""
+        """Return the next complete run; without one, update the place up to which the log has been read."""
         step = self.indexer.step()
         file, at = self.indexer.read_to
         reached = self.epoch, number_of(file), at
-        # of a transaction that is open nothing counts, but everything before it does: a full spool may keep it open
+        # the log counts as read up to the beginning of an open transaction: a full spool may keep it open
         begun = self.indexer.begun
         read = reached if begun is None else (self.epoch, number_of(begun[0]), begun[1])
         if step is None:
@@ -226,14 +229,14 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
 
     @property
     def read_place(self) -> tuple[int, int, int]:
-        """Epoch, number of the file and position up to which the log has been kept."""
+        """The epoch, the file's number and the position up to which the log has been kept."""
         return self._read
 
     def hurry(self) -> None:
         self._bell.ring()
 
     def has_read(self, target: BinlogPosition) -> bool:
-        # a target has the end of the log of the server that is read
+        # the position of a target is the end of the log of this server
         read = self._read
         return read >= (target.epoch, number_of(target.file), target.end)
 
@@ -246,9 +249,9 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
         return found if start.is_before(found) and found.consumed is None else start
 
     def acknowledge(self, position: Committed) -> BinlogPosition:
-        # the server keeps its log as long as it is told to, and nothing holds it for a replica
+        # nothing to report: the server expires its log by its settings, not by what replicas have read
         return position
 
     def end(self) -> None:
-        """Release the bell; no session follows."""
+        """Release the bell, after the last session."""
         self._bell.close()

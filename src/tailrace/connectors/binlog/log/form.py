@@ -1,4 +1,5 @@
-"""The binary log's part of events: fields of source blocks, names and places of transactions. Worker."""
+"""The parts of events that are specific to the binary log: fields of source blocks, names and places of transactions.
+Worker."""
 
 from __future__ import annotations
 
@@ -97,7 +98,7 @@ class BinlogForm:
         return True
 
     def late(self, table: TableSchema) -> frozenset[str]:
-        # the server fills rows that are older than a column without any event
+        # the server fills a new column of existing rows without an event
         return frozenset(column.name for column in table.columns if column.name and column.filled)
 
     def is_text(self, column: Column) -> bool:
@@ -129,7 +130,7 @@ class BinlogForm:
         return ChangePlace(at, name, transactions.position(place), name)
 
     def message(self, batch: ChangeBatch, change: int) -> bytes:
-        """Return the change's rows as JSON of the texts that the server prints."""
+        """Return the change's rows as JSON, with values as the server prints them."""
         rows = {"before": _texts(batch, batch.before, change), "after": _texts(batch, batch.after, change)}
         return dumps(rows).encode()
 
@@ -148,5 +149,5 @@ FORM = BinlogForm()
 
 
 def form_of(dialect: object) -> BinlogForm:
-    """Return the form of a dialect's events: both have the same."""
+    """Return the form of events, which is the same for both dialects."""
     return FORM

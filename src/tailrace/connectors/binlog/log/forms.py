@@ -1,7 +1,7 @@
-"""Row forms: how the columns of a table lie in its rows, and what their bytes mean. Planner and tasks.
+"""Row forms: the layout of a table's columns in its rows, and the meaning of their bytes. Planner and worker.
 
-A form is made of a table map, which has the types, and of the table's definition, which has what the map may lack:
-signs, character sets, labels, and which of the log's texts are UUIDs or addresses.
+A form combines a table map, which has the types, with the table's definition, which has what the map may lack: signs,
+character sets, labels, and the UUIDs and addresses that the log shows as texts.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class ValueKind(IntEnum):
 class ColumnForm:
     """A column of a row.
 
-    `width` is the number of bytes of a value; of values with a length before them, the bytes of that length, negative.
-    `meta` is what the kind needs: the sign of an INTEGER (1: unsigned), the precision * 256 + scale of a DECIMAL, the
-    digits of fractions, the bytes to which a value is filled up with zeros. `charset` is that of a text; `labels` are
-    those of ENUM and SET, in UTF-8.
+    `width` is the number of bytes of a value; for values after a length prefix it is minus the bytes of the prefix.
+    `meta` depends on the kind: the sign of an INTEGER (1: unsigned), precision * 256 + scale of a DECIMAL, the digits
+    of fractions, the number of bytes to which a value is padded with zeros. `charset` is the character set of a text,
+    `labels` are the labels of ENUM and SET, in UTF-8.
     """
 
     kind: ValueKind
@@ -74,7 +74,7 @@ class BinlogTable(TableSchema):
 
 
 def formed(table: TableSchema, given: TableMap) -> BinlogTable:
-    """Return the table with the form of its rows. Raises DecodeError where the map and the definition disagree."""
+    """Return the table with the form of its rows. Raises DecodeError if the map and the definition disagree."""
     if len(table.columns) != len(given):
         raise DecodeError(
             f"The log has {len(given)} columns of {table.id.database}.{table.id.table}, and its definition "
@@ -98,7 +98,7 @@ _OLD = {
     ColumnType.YEAR: ValueKind.YEAR, ColumnType.DATE: ValueKind.DATE, ColumnType.NEWDATE: ValueKind.DATE,
     ColumnType.NULL: ValueKind.NOTHING,
 }  # fmt: skip
-# bytes before the fraction
+# kinds, and the number of bytes before the fraction
 _FRACTIONAL = {
     ColumnType.TIME2: (ValueKind.TIME, 3),
     ColumnType.DATETIME2: (ValueKind.DATETIME, 5),
@@ -114,7 +114,7 @@ def decimal_width(precision: int, scale: int) -> int:
 
 
 def width_of(kind: ColumnType, meta: int) -> int:
-    """Return ColumnForm's `width` of a type in the log, which needs no definition."""
+    """Return the `width` of a ColumnForm for a type in the log, without the table's definition."""
     if kind in _FIXED:
         return _FIXED[kind]
     if kind in _FRACTIONAL:
@@ -139,8 +139,8 @@ def column_form(given: TableMap, place: int, column: Column) -> ColumnForm:
     width = width_of(kind, meta)
     name = column.type_name.lower()
     if kind in (ColumnType.TINY, ColumnType.SHORT, ColumnType.INT24, ColumnType.LONG, ColumnType.LONGLONG):
-        said = given.unsigned[place]
-        return ColumnForm(ValueKind.INTEGER, width, int(_is_unsigned(name) if said is None else said))
+        unsigned = given.unsigned[place]
+        return ColumnForm(ValueKind.INTEGER, width, int(_is_unsigned(name) if unsigned is None else unsigned))
     if kind is ColumnType.FLOAT:
         return ColumnForm(ValueKind.FLOAT_AS_DOUBLE if re.match(r"float\(\d+,", name) else ValueKind.FLOAT, width)
     if kind is ColumnType.DOUBLE:
@@ -178,7 +178,7 @@ def _text_form(kind: ColumnType, meta: int, width: int, name: str) -> ColumnForm
         return ColumnForm(ValueKind.COMPRESSED_TEXT if is_text else ValueKind.COMPRESSED_BYTES, width, charset=charset)
     if charset != "binary":
         return ColumnForm(ValueKind.TEXT, width, charset=charset)
-    # a BINARY comes without its trailing zeros
+    # the log has a BINARY without its trailing zeros
     return ColumnForm(ValueKind.BYTES, width, meta if kind is ColumnType.STRING else 0)
 
 

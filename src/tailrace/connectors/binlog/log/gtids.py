@@ -1,7 +1,8 @@
 """Sets of global transaction ids, of MySQL and of MariaDB. No I/O.
 
-A transaction has a source and a number. The source is a server's UUID, with a tag perhaps (`uuid:tag`), or a domain and
-a server of MariaDB (`0-1`). MySQL's set names every transaction; MariaDB's the last one of each domain.
+The id of a transaction has a source and a number. The source is a server's UUID, perhaps with a tag (`uuid:tag`), or a
+domain and a server of MariaDB (`0-1`). A set of MySQL names every transaction, a set of MariaDB the last transaction of
+each domain.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from uuid import UUID
 
 
 class GtidSet(Protocol):
-    """A set of transactions. Mutable; `copy` makes another."""
+    """A mutable set of transactions."""
 
     def add(self, source: str, number: int) -> None: ...
 
@@ -55,7 +56,7 @@ class MysqlGtids:
             raise ValueError(f"{low}-{high - 1} is no interval of transactions")
         found = self._intervals.setdefault(source, [])
         if found and found[-1][1] == low:
-            # the usual transaction is the next one
+            # usually transactions are added in order
             found[-1] = found[-1][0], high
             return
         first = bisect_right(found, low, key=lambda one: one[1])
@@ -128,10 +129,10 @@ class MysqlGtids:
         return ",".join(":".join(part) for part in parts.values())
 
     def encoded(self) -> bytes:
-        """Return the set as COM_BINLOG_DUMP_GTID wants it."""
+        """Return the set in the encoding of COM_BINLOG_DUMP_GTID."""
         is_tagged = any(":" in source for source in self._intervals)
         count = len(self._intervals)
-        # with tags the format, 1, stands in the first and in the last byte of the count
+        # with tags the first and the last byte of the count are the number of the format, 1
         parts = [struct.pack("<Q", 1 | count << 8 | 1 << 56 if is_tagged else count)]
         for source, intervals in sorted(self._intervals.items()):
             uuid, _, tag = source.partition(":")

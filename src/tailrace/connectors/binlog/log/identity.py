@@ -1,4 +1,4 @@
-"""The identity of a session's server, and the part of the log that the server has. Planner."""
+"""The identity of a session's server, and the extent of its log. Planner."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ _WANTED = (
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """A server: its UUID (of a MariaDB, which has none, its id and address), the transactions that it has executed and
-    those that its log no longer has, and the end of its log. `counts_alone`: it is a node of a cluster whose nodes give
-    the same ids to different transactions."""
+    """A server, and the extent of its log.
+
+    `uuid` is the server's UUID; for MariaDB, which has none, its id and address. `executed` are the transactions that
+    it has executed, `purged` those that its log no longer has. The log ends at `end` of `file`. `counts_alone` is True
+    for a node of a cluster whose nodes give the same ids to different transactions.
+    """
 
     is_mariadb: bool
     uuid: str
@@ -43,7 +46,7 @@ class ServerIdentity:
 
 
 def variables(connection: Connection[Any]) -> dict[str, str]:
-    """Return the server's variables that say which log it has."""
+    """Return the server's variables that describe the server and its log."""
     names = ", ".join(f"'{name}'" for name in _WANTED)
     with connection.cursor() as cursor:
         cursor.execute(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
@@ -51,7 +54,7 @@ def variables(connection: Connection[Any]) -> dict[str, str]:
 
 
 def identify(connection: Connection[Any]) -> ServerIdentity:
-    """Return the server of a session. Raises PrerequisiteError if it writes no log of rows."""
+    """Return the identity of a session's server. Raises PrerequisiteError if it does not log rows."""
     given = variables(connection)
     demand_rows(given)
     is_mariadb = "mariadb" in given["version"].lower()
@@ -59,7 +62,7 @@ def identify(connection: Connection[Any]) -> ServerIdentity:
     file, end = str(row[0]), int(row[1])
     if is_mariadb:
         with connection.cursor() as cursor:
-            # of the same moment as the position
+            # the ids must be of the same moment as the position
             cursor.execute("SELECT BINLOG_GTID_POS(%s, %s)", (file, end))
             (shown,) = cursor.fetchone() or (None,)
         executed = str(MariadbGtids(given.get("gtid_binlog_pos", "") if shown is None else str(shown)))
@@ -79,7 +82,7 @@ def counts_alone(given: Mapping[str, str]) -> bool:
 
 
 def log_end(connection: Connection[Any], version: str, is_mariadb: bool) -> tuple[Any, ...]:
-    """Return the row that says where the server's log ends. Raises PrerequisiteError if there is no log."""
+    """Return the row with the end of the server's log. Raises PrerequisiteError if there is no log."""
     digits = [int("".join(filter(str.isdigit, part)) or 0) for part in version.split("-", maxsplit=1)[0].split(".")[:2]]
     statement = "SHOW BINARY LOG STATUS" if not is_mariadb and digits >= [8, 2] else "SHOW MASTER STATUS"
     with connection.cursor() as cursor:
@@ -115,5 +118,5 @@ IN_FILES = (
 
 
 def in_engine(engine: str) -> str:
-    """Return what is wrong with a log that a storage engine keeps (MariaDB 12.3): its files tell no positions."""
+    """Return the text about a log that a storage engine keeps (MariaDB 12.3), where transactions have no positions."""
     return f"The server keeps its binary log in {engine} (binlog_storage_engine), where transactions have no positions."

@@ -1,4 +1,4 @@
-"""Indexed runs of the log, as the spool keeps them, and positions in them. Planner."""
+"""Indexed runs of the log, which the spool keeps, and positions in them. Planner."""
 
 from __future__ import annotations
 
@@ -30,8 +30,11 @@ MOST_JOINTS = 16
 
 
 class Joint(NamedTuple):
-    """The place of runs without captured rows between two runs that were joined: the number of ends before it, the
-    transactions executed up to it and the first one that is prepared there."""
+    """A joint of two runs, between which lay runs without captured rows.
+
+    `ends` is the number of transaction ends before the joint, `executed` are the transactions executed up to it, and
+    `held` is the first transaction that is prepared there.
+    """
 
     ends: int
     executed: MysqlGtids | MariadbGtids
@@ -42,12 +45,14 @@ class Joint(NamedTuple):
 class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
     """A run of messages, whose rows are the captured changes, and the ends of its transactions.
 
-    `version[i]` is `BOUNDARY` for the begins and ends of transactions, which are rows if transaction metadata is wanted
-    (`op` says which), and `SCHEMA_CHANGE` for the record of a statement. `marks` are by transaction. The `ends` are
-    the places of the transactions that end in the run, `end_at` where each end lies in its file, `end_held` the
-    first transaction that is prepared then. `executed` and `held` are those before the run. `server` is the one
-    whose log it is. `is_apart`: transactions without captured rows may lie between the run before and this one.
-    `joints` are the places of such transactions within a run that was joined.
+    - `version[i]` is `BOUNDARY` for the begins and ends of transactions, which are rows if transaction metadata is
+      wanted (`op` is BEGIN or END), and `SCHEMA_CHANGE` for the record of a statement.
+    - `marks` has an element for each transaction. `ends` are the places of the transactions that end in the run.
+    - `end_at` are the positions of the ends in their files, `end_held` the first transaction that is prepared at each.
+    - `executed` and `held` are the executed and the first prepared transactions before the run.
+    - `server` is the UUID of the log's server.
+    - `is_apart` is True if transactions without captured rows may lie between the previous run and this one.
+    - `joints` are the places of such transactions within a joined run.
     """
 
     marks: Int64s
@@ -68,7 +73,7 @@ class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
         return int(np.searchsorted(self.by_row.transaction, transaction, "left"))
 
     def _executed(self, count: int, since: Joint) -> str:
-        """Return the transactions executed after the first `count` ends, of which those before `since` are known."""
+        """Return the transactions executed up to the first `count` ends, computed from the joint `since`."""
         found, transactions = since.executed.copy(), self.transactions
         for place in self.ends[since.ends : count].tolist():
             source = int(transactions.source[place])
@@ -77,7 +82,7 @@ class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
         return str(found)
 
     def _joint(self, most: int) -> Joint:
-        """Return the last joint with at most `most` ends before it; the run's begin is one."""
+        """Return the last joint with at most `most` ends before it; the beginning of the run counts as a joint."""
         return next((one for one in reversed(self.joints) if one.ends <= most), Joint(0, self.executed, self.held))
 
     def _commit(self, place: int) -> BinlogPosition:
@@ -113,7 +118,7 @@ class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
         )
 
     def leads_to(self, before: BinlogPosition) -> BinlogPosition:
-        """Return the position at the end of the run, for a log that had been read to `before`."""
+        """Return the position at the end of the run, but not less than `before`, to which the log had been read."""
         found = before
         if len(self):
             found = self._inside(len(self) - 1, before.at_us)
@@ -122,8 +127,8 @@ class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
         return found if before.is_before(found) else before
 
     def joined(self, other: IndexedRun) -> IndexedRun | None:
-        """Return this run and `other`, which follows it, as one run; None if a transaction lies in both, or the run
-        would have too many joints."""
+        """Return this run and the following run `other` as one run; None if a transaction is in both, or there would be
+        too many joints."""
         if self.server != other.server or len(self.ends) < len(self.transactions):
             return None
         transactions, ends = len(self.transactions), len(self.ends)
@@ -159,9 +164,9 @@ class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
         return find(range(len(self.ends)), key, key=lambda place: self.transactions.key(int(self.ends[place])))
 
     def end(self, start: BinlogPosition, first: int, last: int, upto: BinlogPosition | None) -> BinlogPosition | None:
-        """Return the position of the last end within the first `last` rows, and up to the position `upto`.
+        """Return the position of the last transaction end within the first `last` rows and up to the position `upto`.
 
-        None if that end ends neither a row from `first` on nor the transaction that `start` is inside of.
+        Returns None if this end belongs neither to a row from `first` on nor to the transaction that `start` is in.
         """
         ends = int(np.searchsorted(self.end_rows, last, "right"))
         if upto is not None:
@@ -173,11 +178,11 @@ class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
         return self._commit(ends - 1) if is_inside or int(self.end_rows[ends - 1]) > first else None
 
     def cut(self, row: int, start: BinlogPosition) -> BinlogPosition:
-        """Return the position after `row`, inside its transaction."""
+        """Return the position after `row`, within its transaction."""
         return self._inside(row, start.at_us)
 
     def is_passed(self, position: BinlogPosition) -> bool:
-        """Return True if the run has no row after `position`, nor the end of the transaction that it is inside of."""
+        """Return True if the run has neither a row after `position` nor the end of the transaction that it is in."""
         if self.first_after(position) < len(self):
             return False
         last = self.transactions.key(int(self.ends[-1])) if len(self.ends) else (-1, -1, -1)

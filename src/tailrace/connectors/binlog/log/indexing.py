@@ -1,8 +1,8 @@
 """Index of the log's events: transactions, table versions and rows. Planner, the reader's thread.
 
-Events are read one by one as far as they order the log; rows are only cut, by a kernel, many events at a time. What has
-been read of a transaction that is not over waits, so that a run ends at a transaction's end, unless a single
-transaction is larger than `HELD_BYTES`.
+Events that structure the log are read one by one; rows are only split, by a kernel, for many events at a time. The
+events of an open transaction wait for its end. A run therefore ends with a transaction, unless a single transaction is
+larger than `HELD_BYTES`.
 """
 
 from __future__ import annotations
@@ -45,41 +45,41 @@ from tailrace.log.spool import FilePlace, Spill
 log = logging.getLogger("tailrace")
 
 HELD_BYTES = 8 << 20
-"""The most bytes of rows of a transaction that wait for its end."""
+"""The most bytes of a transaction's rows that wait for its end."""
 PREPARED_BYTES = 32 << 20
 """The most bytes in memory of rows of XA transactions that are not committed; further ones are in temporary files."""
 FULL = 1 << 62
-"""More bytes than any that wait: nothing is read."""
+"""The value of `waiting` at which no more of the log is read."""
 
 _CONTROL = re.compile(
     rb"\s*(?:/\*.*?\*/\s*)*(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE\s+SAVEPOINT|ROLLBACK\s+TO|XA\s+\w+)\b(.*)",
     re.IGNORECASE | re.DOTALL,
 )
-# more than the head of a rows event can have: 4,096 columns in two bitmaps, and a partition's ids
+# more bytes than the head of a rows event, with two bitmaps for 4,096 columns and a partition's ids
 _HEAD_BYTES = 4096
 
 
-# what a server may send before the format of a file
+# types of events that a server may send before the format of a file
 _BEFORE_FORMAT = frozenset((EventType.ROTATE, EventType.HEARTBEAT, EventType.HEARTBEAT_V2))
-# what a transaction begins with
+# types of events at the beginning of a transaction
 _BEGINS = frozenset(
     (EventType.QUERY, EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID)
 )
 
 
 class TableDefinitions(Protocol):
-    """The definitions of tables, as the log's maps and statements change them."""
+    """The definitions of tables, which the log's table maps and statements change."""
 
     versions: list[TableSchema]
 
     def begin(self) -> None:
-        """Take back what was learned since the last `keep`."""
+        """Discard the changes since the last `keep`."""
         ...
 
     def keep(self) -> None: ...
 
     def version(self, given: TableMap, at: Place, /) -> int:
-        """Return the place in `versions` of the table of the rows that follow, UNCAPTURED if it is not captured."""
+        """Return the place in `versions` of the table of the following rows; UNCAPTURED if it is not captured."""
         ...
 
     def statement(self, given: Statement, at: Place, /) -> StatementEffects: ...
@@ -89,8 +89,8 @@ class TableDefinitions(Protocol):
 class IndexerState:
     """State of an indexer after the last run that was kept.
 
-    `executed` are the transactions up to `position`; `counts` the events by table of the transaction that the position
-    is inside of.
+    `executed` are the transactions up to `position`. If the position is within a transaction, `counts` are its numbers
+    of events by table. `unchanged` is the number of updates that were left out.
     """
 
     position: BinlogPosition
@@ -109,10 +109,10 @@ class IndexedStep(contracts.Step[BinlogPosition, Rows]):
 
 @dataclass(slots=True)
 class _Event:
-    """A part of the log that becomes messages: the rows of an event, or one message as it is.
+    """A part of the log that becomes messages: the rows of an event, or a single message.
 
-    `shape` is the place of the rows' shape (-1: one message); `version` that of the table, or one of the kinds of rows
-    without a table; `number` the place of the row in its event that the part begins with.
+    `shape` is the place of the rows' shape (-1: a single message). `version` is the place of the table's version, or a
+    kind of rows without a table. `pos` is the event's position in its file.
     """
 
     data: bytes | bytearray
@@ -132,9 +132,9 @@ class _Event:
 
 @dataclass(slots=True)
 class _Transaction:
-    """A transaction as far as it has been read.
+    """A transaction, as far as it has been read.
 
-    `counted` are its rows in runs before. `begin` is where its BEGIN stands, -1 if it has none.
+    `counted` is the number of its rows in earlier runs. `begin` is the position of its BEGIN, -1 if it has none.
     """
 
     file: int
@@ -173,8 +173,8 @@ class _Transaction:
 
 
 class _Aside:
-    """Rows of an XA transaction until it is committed, with their statements; `in_memory` are the bytes of those that
-    are not in files of `spill`."""
+    """The rows of an XA transaction, with their statements, until it is committed. `in_memory` is the number of bytes
+    that are not in files of `spill`."""
 
     def __init__(self, spill: Spill) -> None:
         self._spill = spill
@@ -193,7 +193,7 @@ class _Aside:
         self._kept.append((replace(event, data=b""), kept, statement))
 
     def take(self) -> Iterator[tuple[_Event, bytes | None]]:
-        """Yield the events, which are released, and their statements. Raises SpoolFailed."""
+        """Yield the events and their statements, and release each. Raises SpoolFailed."""
         self._kept.reverse()
         while self._kept:
             event, kept, statement = self._kept[-1]
@@ -213,7 +213,7 @@ class _Aside:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """The rows of an XA transaction that is prepared, and where it begins."""
+    """The rows of a prepared XA transaction, and the place where it begins."""
 
     origin: ReadingStart
     rows: _Aside
@@ -221,7 +221,7 @@ class _Prepared:
 
 @dataclass(slots=True)
 class _Form:
-    """A table map, the place of its table's version, and the places of its shapes by kind and columns."""
+    """A table map, the place of the table's version, and the places of shapes and images by event type and columns."""
 
     given: TableMap
     version: int
@@ -229,7 +229,8 @@ class _Form:
 
 
 class Unfinished(NamedTuple):
-    """The transaction that is being read: where it begins and where its BEGIN stands, its id, its changes so far."""
+    """The transaction that is being read: its file and start, the position of its BEGIN, its id, and its changes so
+    far."""
 
     file: str
     start: int
@@ -240,15 +241,16 @@ class Unfinished(NamedTuple):
 
 
 class LogReplaced(PositionLost):
-    """The log is another one than the one that was read before."""
+    """The server has another log than the one that was read before."""
 
 
 class Indexer:
-    """Indexes events; see `add` and `step`.
+    """Indexes events: `add` takes events, and `step` returns runs.
 
-    `takes(source)` returns True for the transactions that are delivered, by their ids' sources; None: all are.
-    With `numbering` begins and ends of transactions are rows, and events are numbered. `with_statements`: rows have
-    their statements. `shows(table)` names the columns of which an update must change one; None: every update is a row.
+    `takes(source)` returns True if transactions whose ids have this source are delivered; None: all are. With
+    `numbering` begins and ends of transactions are rows, and events are numbered. With `with_statements` rows have
+    their statements. `shows(table)` returns columns: an update that changes none of them is left out; None: all updates
+    are rows.
     """
 
     def __init__(
@@ -272,7 +274,7 @@ class Indexer:
         self._shows = shows
         self._names: list[str] = []
         self._places: dict[str, int] = {}
-        # shapes, and what kernels need of them
+        # shapes, and their arrays for kernels
         self._shapes: dict[tuple[bytes, bytes, bytes], int] = {}
         self._bounds: list[int] = [0]
         self._widths: list[int] = []
@@ -300,9 +302,9 @@ class Indexer:
     # --- sessions ------------------------------------------------------------------------------------------------
 
     def reset(self, position: BinlogPosition, by_id: bool, server: str = "") -> None:
-        """Forget what was read and not kept: a session sends the log again, from what `position` resumes on.
+        """Discard what was read and not kept: a new session sends the log again from `position.resumes` on.
 
-        `by_id`: it begins by the ids of transactions, on another server, whose places are others.
+        `by_id` is True if the session begins by transaction ids, on another server with other positions.
         """
         self._tables.begin()
         self._by_id = by_id
@@ -310,17 +312,17 @@ class Indexer:
         self._epoch = position.epoch + by_id
         self._position = position
         self._is_checked = by_id
-        # A server that has taken over may have transactions that were read before behind places that are read now. The
-        # sets of MySQL tell them by their ids; those of MariaDB, the last of each domain, only where the dump begins.
+        # A server that has taken over may log transactions that were read before after others that were not. MySQL's
+        # sets recognise them by their ids; MariaDB's, with the last id of each domain, only where the dump begins.
         has_passed = by_id or (self._epoch > 0 and not self._is_mariadb)
         self._passed = self._set(position.gtids) if has_passed and position.gtids else None
         self._has_new = not by_id
-        # the transaction that was read in part on the server before, until it is over
+        # the transaction of which a part was read on the previous server, until its end
         self._awaited = position.gtid if by_id else ""
         origin = position.resumes
         self._executed = self._set(origin.gtids)
         self._format = FormatDescription()
-        # another server says where its log is
+        # another server sends its file and position
         self._file, self._at = ("", 0) if by_id else (origin.file, max(origin.start, 0))
         self._file_number = self._name(self._file)
         self._shown = self._at
@@ -336,14 +338,14 @@ class Indexer:
                 rows.close()
         self._open = None
         self._prepared = {}
-        # a transaction whose rows were set aside and are delivered now, and what follows it in the log
+        # the rows of a committed XA transaction that are being delivered, and the events that follow it
         self._replay = None
         self._replayed: Iterator[tuple[_Event, bytes | None]] = iter(())
         self._behind: tuple[bytearray, Sequence[tuple[int, int]]] = bytearray(), ()
         self._statements: dict[bytes, int] = {}
         self._held_before = position.held
         self._last_us = position.at_us
-        # what the runs that follow begin with, and whether transactions without captured rows may lie before the next
+        # the transactions before the next run, and True if transactions without captured rows may lie before it
         self._base = self._set(position.gtids)
         self._is_apart = True
 
@@ -358,7 +360,7 @@ class Indexer:
 
     @property
     def read_to(self) -> tuple[str, int]:
-        """File and position up to which events have been read in this session."""
+        """The file and the position up to which events have been read in this session."""
         return self._file, self._at
 
     @property
@@ -368,13 +370,14 @@ class Indexer:
 
     @property
     def begun(self) -> tuple[str, int] | None:
-        """File and place where the transaction that is being read begins; None between two."""
+        """The file and the position where the transaction that is being read begins; None between transactions."""
         one = self._open
         return None if one is None else (self._names[one.file], one.start)
 
     @property
     def unfinished(self) -> Unfinished | None:
-        """The transaction that is being read, behind its BEGIN; None between two, and in one that is passed."""
+        """The transaction that is being read; None before its BEGIN, between transactions, and if it was read
+        before."""
         one = self._open
         if one is None or not one.begun or one.is_passed:
             return None
@@ -392,7 +395,8 @@ class Indexer:
 
     @property
     def waiting(self) -> int:
-        """Bytes of whole transactions that no run has yet; `FULL` while one is delivered a part at a time."""
+        """The number of bytes of complete transactions that are not in a run yet; `FULL` while a large XA transaction
+        is delivered in parts."""
         return self._done_bytes if self._replay is None else FULL
 
     def keep(self, step: IndexedStep) -> None:
@@ -400,7 +404,7 @@ class Indexer:
         self.reached = step.after
 
     def pass_over(self) -> None:
-        """Let go of what was read: nobody wants the rows."""
+        """Discard the rows that were read."""
         while True:
             step = self.step()
             if step is not None:
@@ -411,9 +415,9 @@ class Indexer:
     # --- events --------------------------------------------------------------------------------------------------
 
     def add(self, buffer: bytearray, spans: Sequence[tuple[int, int]]) -> None:
-        """Read events, which follow those of the last call. Raises TailraceError.
+        """Read the next events. Raises TailraceError.
 
-        Those behind the commit of a large XA transaction wait until `step` has delivered it.
+        Events after the commit of a large XA transaction wait until `step` has delivered it.
         """
         for place, (begin, end) in enumerate(spans, 1):
             self._event(buffer, begin, end)
@@ -433,7 +437,7 @@ class Indexer:
         if not self._format.lengths:
             if kind not in _BEFORE_FORMAT:
                 raise DecodeError(f"The log begins with an event of the type {kind}, before it tells its format.")
-            # these may have a checksum already
+            # events before the format may have a checksum already
             given = int.from_bytes(buffer[end - 4 : end], "little")
             mark = zlib.crc32(memoryview(buffer)[begin : end - 4])
             stop = end - 4 if mark == given else end
@@ -441,7 +445,7 @@ class Indexer:
             stop -= 4
             given = int.from_bytes(buffer[stop:end], "little")
             mark = zlib.crc32(memoryview(buffer)[begin:stop])
-            # that of a format has been compared
+            # the checksum of a format has been compared already
             if mark != given and kind != EventType.FORMAT_DESCRIPTION:
                 raise DecodeError(events.DAMAGED)
         else:
@@ -464,22 +468,22 @@ class Indexer:
 
     @staticmethod
     def _is_summed(kind: int, buffer: bytearray, begin: int, end: int) -> bool:
-        """Return True if an event has a checksum, though its format says that there are none: the format is damaged."""
+        """Return True if an event has a checksum although its format has none, so that the format is damaged."""
         if kind not in _BEGINS or end - begin < HEADER_BYTES + 4:
             return False
         return zlib.crc32(memoryview(buffer)[begin : end - 4]) == int.from_bytes(buffer[end - 4 : end], "little")
 
     def _passed_over(self, kind: int, length: int, behind: int, flags: int) -> int:
-        """Note how far the log has been read with an event; return where it begins in its file.
+        """Advance the position in the file by an event, and return where the event begins.
 
-        An event may say where it ends, in 32 bits. Events of MariaDB within a transaction need not.
+        An event has its end position in 32 bits, except for events of MariaDB within a transaction.
         """
         is_made_up = flags & events.ARTIFICIAL or kind in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2)
         if is_made_up or (kind in (EventType.FORMAT_DESCRIPTION, EventType.GTID_LIST) and not behind):
             return self._at
         expected = self._at + length
         if behind:
-            # a server leaves out what a replica has already, never more than 2 GiB between two events
+            # a server leaves out events that a replica has already, but never 2 GiB or more between two events
             gap = (behind - expected) & 0xFFFFFFFF
             if gap >= 1 << 31:
                 raise DecodeError(
@@ -531,7 +535,7 @@ class Indexer:
             self._demand_rows(f"an event of the type {kind}")
 
     def _demand_rows(self, what: str) -> None:
-        """Raise unless the transaction is passed: its statement changes rows and has no row events."""
+        """Raise PrerequisiteError for a statement without row events, unless its transaction was read before."""
         if self._open is None or not self._open.is_passed:
             raise PrerequisiteError(
                 f"A session has logged statements instead of rows (binlog_format=STATEMENT or MIXED): {what} at "
@@ -547,7 +551,7 @@ class Indexer:
         if self._open is not None and self._open.has_rows:
             raise self._unfinished()
         self._open = self._transaction(found, header)
-        # MariaDB has no BEGIN
+        # in MariaDB the id event replaces BEGIN
         if self._is_mariadb and not found.is_alone:
             self._started(-1)
         self._open.is_xa = found.is_xa
@@ -569,8 +573,8 @@ class Indexer:
         return one
 
     def _check(self, one: _Transaction) -> None:
-        """Raise LogReplaced if the first transaction, or the one of the position, is not the one that was read
-        before."""
+        """Raise LogReplaced if the first transaction of the session, or the transaction at the position, is another one
+        than before."""
         if self._by_id:
             return
         position = self._position
@@ -584,7 +588,7 @@ class Indexer:
             raise self.replaced()
 
     def replaced(self) -> LogReplaced:
-        """Return the error for a log that is not the one that was read before."""
+        """Return the error for a log that has replaced the one that was read before."""
         position = self._position
         return LogReplaced(
             f"The server's log has another transaction at {position.file}:{position.start} than the one that was read "
@@ -596,7 +600,7 @@ class Indexer:
         return DecodeError(f"A transaction of {self._file} has no end: it is followed by another at {self._shown}.")
 
     def _opened(self, header: _Header) -> _Transaction:
-        """Return the open transaction; a server without ids begins one with its first statement."""
+        """Return the open transaction. On a server without ids the first statement opens it."""
         if self._open is None:
             self._open = self._transaction(Gtid(), header)
         return self._open
@@ -631,7 +635,7 @@ class Indexer:
             default=None,
         )
         if one.is_passed:
-            # what the position does not know yet: the prepared transactions are collected again
+            # prepared transactions before the position are collected again
             self._held_before = one.held
             self._is_apart = True
             return
@@ -656,7 +660,7 @@ class Indexer:
             self._finish(one)
 
     def _control(self, word: bytes, rest: bytes, found: Query, header: _Header) -> bool:
-        """Follow a statement that controls transactions; False if it is none, such as BEGIN NOT ATOMIC."""
+        """Apply a statement that controls transactions. Return False for other statements, such as BEGIN NOT ATOMIC."""
         one = self._opened(header) if word not in {b"COMMIT", b"ROLLBACK"} else self._open
         if word == b"BEGIN":
             self._started(found.thread)
@@ -690,7 +694,7 @@ class Indexer:
         return True
 
     def _take_back(self, one: _Transaction | None, first: int) -> None:
-        """Leave out what a transaction has changed since a savepoint, or as a whole."""
+        """Remove the changes of a transaction since a savepoint (0: all)."""
         if one is None:
             return
         kept, since = one.events[: max(first, 0)], one.events[max(first, 0) :]
@@ -719,7 +723,7 @@ class Indexer:
         alters = one.alters
         given = Statement(found.database, found.sql, found.status, header.server_id, header.seconds, alters)
         outcome = self._tables.statement(given, at)
-        # what maps meant before the statement
+        # the statement may change the tables of known maps
         self._forms.clear()
         for version in outcome.truncated:
             image = self._image(RowsEventForm(ord("t"), b"", b""))
@@ -754,7 +758,7 @@ class Indexer:
         self._finish(one)
 
     def _set_aside(self, one: _Transaction) -> None:
-        """Keep the rows that an XA transaction has so far, until it is committed."""
+        """Keep the rows of an XA transaction so far until it is committed."""
         if one.aside is None:
             one.aside = _Aside(self._spill)
         used = one.aside.in_memory + sum(each.rows.in_memory for each in self._prepared.values())
@@ -786,7 +790,7 @@ class Indexer:
         self._finish(one)
 
     def _deliver(self, one: _Transaction, rows: _Aside) -> None:
-        """Add the rows that were set aside, and end the transaction; a large one a part at a time."""
+        """Add the rows that were set aside, and end the transaction. A large transaction is added in parts."""
         self._replay, self._replayed = rows, rows.take()
         self._deliver_part()
 
@@ -845,11 +849,11 @@ class Indexer:
         return _Form(given, version if version == UNCAPTURED else self._own_version(version, given))
 
     def _own_version(self, version: int, given: TableMap | None) -> int:
-        """Return the place in `versions` of a definition together with the form of its rows."""
+        """Return the place in `versions` of a definition with the form of its rows."""
         table = self._tables.versions[version]
         if given is None:
             own = BinlogTable(**{name: getattr(table, name) for name in TableSchema.__dataclass_fields__})
-            # a truncate has no rows: any form will do
+            # a truncate has no rows, so its form does not matter
             for place, known in enumerate(self.versions):
                 if (version, known) in self._version_of and replace(known, form=()) == own:
                     return place
@@ -887,7 +891,8 @@ class Indexer:
         return found
 
     def _payload(self, data: bytes, header: _Header) -> None:
-        """Read the events of a compressed transaction. Their places mean nothing: all are at that of the payload."""
+        """Read the events of a compressed transaction. All get the position of the payload, as they have none in the
+        file."""
         at, size = 0, len(data)
         while at < size:
             if size - at < HEADER_BYTES:
@@ -920,7 +925,7 @@ class Indexer:
         self._shown = position
         self._maps.clear()
         if position == events.MAGIC_BYTES and not self._prepared:
-            # an idle position must not stay behind in a file that the server will delete
+            # an idle position must not remain in a file that the server will delete
             self._idle(file, position)
 
     def _idle(self, file: str, position: int) -> None:
@@ -939,7 +944,7 @@ class Indexer:
     # --- runs ----------------------------------------------------------------------------------------------------
 
     def step(self) -> IndexedStep | None:
-        """Return the run of what was read since the last one; None if no transaction is over, and none is large."""
+        """Return the run of what was read since the last run; None unless a transaction has ended or is large."""
         if self._replay is not None:
             self._deliver_part()
             if self._replay is None:
@@ -947,7 +952,7 @@ class Indexer:
         one = self._open
         is_large = one is not None and one.size > HELD_BYTES
         if one is not None and is_large and one.is_xa and self._replay is None:
-            # nothing of it may be delivered before it is committed; a savepoint counts its events
+            # no row may be delivered before the commit; but after a savepoint rows must stay in `events`
             is_large = False
             if one.savepoint < 0:
                 self._set_aside(one)
@@ -957,7 +962,7 @@ class Indexer:
         if is_large:
             assert one is not None
             found.append(replace(one))
-            # the rest is another run's
+            # later events go to the next run
             one.events, one.size, one.is_cut = [], 0, True
         return self._indexed(found, is_large)
 
@@ -1033,7 +1038,7 @@ class Indexer:
             )
         bounds, widths, documents = self._arrays
         counts = np.zeros(len(parts), np.int64)
-        # a row has a byte of null bits at least, and an event a message before its rows
+        # a row has at least a byte of null bits, and before the rows of each event there is another message
         room = np.empty(int((ends - starts).sum()) + 3 * len(parts) + 1, np.int64)
         room[0] = 0
         good = int(row_kernels.cut_rows(data, starts, ends, shape, bounds, widths, documents, room, counts))
@@ -1047,9 +1052,9 @@ class Indexer:
     def _ordinals(
         self, found: Sequence[_Transaction], transaction: Int32s, is_change: np.ndarray, op: Bytes
     ) -> tuple[Int64s, int]:
-        """Return the place of each row in its transaction, and the number of changes of the last one so far.
+        """Return the ordinal of each row in its transaction, and the number of changes of the last transaction so far.
 
-        A begin stands before the first change, an end has the number of changes.
+        The ordinal of a begin is one less than that of the first change, the ordinal of an end the number of changes.
         """
         changes = np.cumsum(is_change)
         firsts = np.searchsorted(transaction, np.arange(len(found)), "left")
@@ -1063,7 +1068,7 @@ class Indexer:
         return ordinal.astype(np.int64), counted
 
     def _renew_statements(self) -> None:
-        """Forget the statements of the run; the open transaction may have some of them yet."""
+        """Discard the statements of the run, except those of the open transaction."""
         texts, self._statements = list(self._statements), {}
         one = self._open
         if one is None:
@@ -1082,7 +1087,7 @@ class Indexer:
     def _beyond(
         self, found: Sequence[_Transaction], transaction: Int32s, ordinal: Int64s, version: Int32s, op: Bytes
     ) -> np.ndarray:
-        """Return a mask of the rows that stand after the position reached."""
+        """Return a mask of the rows after the position at which the session began."""
         keep = np.ones(len(transaction), np.bool_)
         position = self._position
         if position.consumed is None:
@@ -1109,7 +1114,7 @@ class Indexer:
         if not consumed or not len(first) or version[first[-1]] < 0 or op[first[-1]] == ord("c"):
             return
         table, before = self.versions[version[first[-1]]], version[last[-1]] if len(last) else UNCAPTURED
-        # what came before may be another run's
+        # the rows before may be in an earlier run
         is_split = not len(last) or (
             before >= 0 and self.versions[before].id == table.id and op[last[-1]] == op[first[-1]]
         )
@@ -1124,7 +1129,8 @@ class Indexer:
     def _without_history(
         self, data: Bytes, offsets: Int64s, rows: Int64s, by_row: RowPlaces, op: Bytes, version: Int32s
     ) -> tuple[RowPlaces, Bytes, Int32s]:
-        """Leave out the rows of versioned tables that are history; an update that makes a row history deletes it."""
+        """Leave out the historical rows of system-versioned tables. An update that makes a row historical becomes a
+        delete."""
         for number in np.unique(version[version >= 0]).tolist():
             table = self.versions[number]
             column = next((place for place, one in enumerate(table.columns) if one.kind == HISTORY_END), -1)
@@ -1149,7 +1155,7 @@ class Indexer:
     def _unchanged(
         self, data: Bytes, offsets: Int64s, rows: Int64s, by_row: RowPlaces, op: Bytes, version: Int32s
     ) -> tuple[np.ndarray, int]:
-        """Return a mask of the updates that change no column that is shown, and their number."""
+        """Return a mask of the updates that change none of the delivered columns, and their number."""
         idle = np.zeros(len(rows), np.bool_)
         if self._shows is None:
             return idle, 0
@@ -1170,7 +1176,7 @@ class Indexer:
         if self._numbering is None:
             return None
         data, offsets, rows, op, version, by_row = given
-        # those before the position, too, which come again after a restart
+        # rows before the position count, too, which are read again after a restart
         left_out = np.array([one.is_left_out for one in found] or [False], np.bool_)
         counted = np.flatnonzero((version >= 0) & ~left_out[by_row.transaction])
         changes = [np.empty(0, np.int64)]
@@ -1209,7 +1215,7 @@ class Indexer:
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """An event's header, where it begins in its file, and its checksum."""
+    """An event's header, its position in its file, and its checksum."""
 
     seconds: int
     server_id: int
@@ -1220,22 +1226,22 @@ class _Header:
 
 
 def _xid(rest: bytes) -> bytes:
-    """Return an XA id as statements write it, in one form."""
+    """Return the normal form of an XA id from a statement."""
     found = re.match(rb"\s*(X'[0-9a-f]*')\s*,\s*(X'[0-9a-f]*')\s*,\s*(\d+)", rest, re.IGNORECASE)
     return b",".join(found.groups()).lower() if found else rest.strip().lower()
 
 
 def _messages(counts: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the message of each row, and its event: a head stands before the rows of each event."""
+    """Return the message and the event of each row. Before the rows of each event there is another message."""
     event_of = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     return np.arange(len(event_of), dtype=np.int64) + event_of + 1, event_of
 
 
 def _used(known: Sequence[RowsEventForm], given: Sequence[int]) -> tuple[tuple[RowsEventForm, ...], Int32s]:
-    """Return the images that are used, and the place of each event's among them."""
+    """Return the images that are used, and for each event the place of its image among them."""
     places: dict[int, int] = {}
     found = np.array([places.setdefault(one, len(places)) for one in given], np.int32)
-    # statements have no image, and may come before any is known
+    # events without rows refer to image 0 even if no image is known
     return tuple(known[one] if one < len(known) else _NO_IMAGE for one in places), found
 
 
@@ -1243,9 +1249,9 @@ _NO_IMAGE = RowsEventForm(0, b"", b"")
 
 
 def _assembled(parts: Sequence[_Event]) -> tuple[Bytes, Int64s, Int64s]:
-    """Return the bytes of the parts, one after another, and where each begins and ends.
+    """Return the bytes of the parts, one after another, and the beginning and the end of each.
 
-    Parts of one buffer that follow one another stay together, with what lies between them.
+    Successive parts of a buffer are kept together with the bytes between them.
     """
     pieces: list[list[object]] = []
     starts, ends = np.zeros(len(parts), np.int64), np.zeros(len(parts), np.int64)

@@ -1,7 +1,7 @@
 """MySQL's binary JSON as text, and the differences of partial updates. Worker.
 
-The text is compact. A double is written as Java writes it, or, where that has an exponent, with all of its digits.
-Times lose a fraction of zeros, and what JSON has no type for becomes base64.
+The text is compact. A double is written as in Java, or with all of its digits if Java would write an exponent. Times
+are written without trailing zeros of the fraction. Values for which JSON has no type become base64.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _bytes(data: bytes, at: int, length: int) -> bytes:
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
-    """Return a length in groups of seven bits, and the place behind it."""
+    """Return a length in groups of seven bits, and the place after it."""
     found = 0
     for place in range(5):
         byte = data[at + place]
@@ -156,7 +156,7 @@ def _moment(kind: int, packed_value: int) -> str:
 
 
 def updated_text(before: bytes, differences: bytes) -> str:
-    """Return the text of a document after a partial update: `differences` are those of the log. Raises DecodeError."""
+    """Return the text of a document after a partial update, given as the log's `differences`. Raises DecodeError."""
     document = parsed(before)
     try:
         at = 0

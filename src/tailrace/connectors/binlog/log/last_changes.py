@@ -1,4 +1,4 @@
-"""Reduction of a table's changes to the last ones of each key, for readers that need no others. Planner."""
+"""Reduction of a table's changes to the last changes of each key, for readers that need no others. Planner."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LENGTH_BYTES = 4
 
 
 class _Keys(NamedTuple):
-    """Keys of which a change was seen that needs no earlier one: an open hash table over their bytes.
+    """Keys with a change that makes earlier changes superfluous, in an open hash table over their bytes.
 
     Key i is `texts[starts[i] : starts[i + 1]]`, and `hashes[i]` its hash. `known` has one element, the number of keys.
     """
@@ -55,15 +55,15 @@ class _Keys(NamedTuple):
 def standing(
     parts: Sequence[tuple[RowRun[RowPlaces, BinlogTransactions], Int64s]], table: BinlogTable, most: int = 0
 ) -> list[Flags] | None:
-    """Return masks of the changes that a reader of the last rows needs, one mask a part; None if it needs them all.
+    """Return masks of the changes that a reader of the last rows needs, one mask for each part; None if it needs all.
 
     `parts` are runs with the places of the table's rows, in log order, without truncates. A change is superfluous if a
-    later one of its key determines the row: a delete, or a new row with all its values. Keys are equal if their bytes
-    are. A row of more than `most` bytes, unless that is 0, stays, and makes no other superfluous; so does one with a
-    null in its key.
+    later change of its key determines the row: a delete, or a new row with all its values. Keys are equal if their
+    bytes are equal. A row of more than `most` bytes (0: no limit), or with a null in its key, is needed, and makes no
+    other superfluous.
 
-    The result is None if a row moves from one key to another, if a key is not wholly known, or if a row is not
-    understood, for which the decoder raises the error. Raises DecodeError for offsets that do not fit the data.
+    Returns None if a row moves from one key to another, if a part of a key is missing, or if a row is malformed, for
+    which the decoder raises the error. Raises DecodeError for offsets that do not fit the data.
     """
     from tailrace.connectors.binlog.log.decoder import located
 
@@ -102,7 +102,7 @@ def _mark(
     keys: _Keys,
     stays: Flags,
 ) -> None:
-    """Clear the marks of changes that a later one makes superfluous, from the last row to the first."""
+    """Clear the flags of changes that a later change makes superfluous, from the last row to the first."""
     rows = len(sizes)
     old_starts, old_lengths = places.old_starts, places.old_lengths
     starts, lengths = places.starts, places.lengths
@@ -164,7 +164,7 @@ def _mark(
 
 @kernel(leaf=True)
 def _fill(keys: _Keys) -> None:
-    """Give each known key a slot; before that, no key has one."""
+    """Assign a slot to each known key of an empty table."""
     mask = np.uint64(len(keys.slots) - 1)
     for key in range(keys.known[0]):
         slot = keys.hashes[key] & mask

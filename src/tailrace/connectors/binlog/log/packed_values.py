@@ -1,4 +1,4 @@
-"""Decimals, dates and times in the packed forms that rows and JSON of the log share, as text. Worker."""
+"""Text of decimals, dates and times in their packed forms, which rows and JSON of the log share. Worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the log, one at a time: the readable decoder, which also explains what the kernels refuse. Worker."""
+"""Decoder for single rows of the log in plain Python; its errors explain rows that the kernels refuse. Worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tailrace.connectors.binlog.schema.table_map import packed
 from tailrace.errors import DecodeError
 
 PARTIAL_JSON = 1
-"""The bit of the options before an after image that says that JSON values may be differences."""
+"""The bit, in the options before an after image, for JSON values that may be differences."""
 
 
 class MissingValue(Enum):
@@ -42,7 +42,7 @@ class PlainRow:
         for place, (one, raw) in enumerate(zip(form, self.after, strict=True)):
             old = LACKING if self.before is None or before is None else self.before[place]
             if raw is LACKING and before is not None:
-                # what an after image leaves out is as it was
+                # a value that the after image lacks has not changed
                 after.append(before[place])
             elif self.is_difference and self.is_difference[place] and raw is not None:
                 after.append(_updated(old, raw))
@@ -81,7 +81,7 @@ def parse_row(message: bytes, form: RowForm, image: RowsEventForm) -> PlainRow:
 
 
 def _differences(message: bytes, at: int, form: RowForm, image: RowsEventForm) -> tuple[tuple[bool, ...], int]:
-    """Return which values are differences: a bit for each JSON column of the table, if any is one."""
+    """Return a flag for each value that is a difference, and the place after the options; no flags if none is."""
     try:
         options, at = packed(message, at)
     except IndexError:

@@ -1,7 +1,7 @@
-"""Values of the log as text, one at a time: what the kernels of `decoder` do for whole columns. Worker.
+"""Text of single values of the log, in plain Python; kernels write whole columns for `decoder`. Worker.
 
-The texts are those of the server's text protocol under `time_zone='+00:00'`, but for floating-point numbers, which have
-all their digits, and JSON.
+The texts are those of the server's text protocol with `time_zone='+00:00'`, except for JSON and for floating-point
+numbers, which have all their digits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def value_text(form: ColumnForm, data: bytes) -> bytes:
-    """Return the text of a value that lies in the log as `data`, without the length before it. Raises DecodeError."""
+    """Return the text of a value from its bytes in the log, without a length prefix. Raises DecodeError."""
     try:
         return _TEXTS[form.kind](form, data)
     except (IndexError, ValueError, struct.error, zlib.error, OverflowError) as error:

@@ -1,7 +1,7 @@
-"""Positions in the binary log, and what its rows and transactions carry. No I/O.
+"""Positions in the binary log, and the properties of its rows and transactions. No I/O.
 
-`(file, start of the transaction, place in it)` identifies a change. The number of the log's epoch stands before it,
-since another server names and fills its files otherwise. A transaction never spans files.
+`(epoch, file, start of the transaction, place in it)` identifies a change. The epoch is the number of the server in the
+sequence of servers, since each has other files. A transaction never spans files.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def position_text(epoch: int, file: str, start: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadingStart:
-    """The place at which reading has to begin: a transaction that is not over, such as a prepared XA transaction.
+    """The place at which reading has to begin: an unfinished transaction, such as a prepared XA transaction.
 
-    `gtids` are the transactions executed before it; `mark` is that of BinlogPosition.
+    `gtids` are the transactions executed before it; `mark` is as in BinlogPosition.
     """
 
     file: str
@@ -51,18 +51,20 @@ class ReadingStart:
 
 @dataclass(frozen=True, slots=True)
 class BinlogPosition:
-    """A position in the log: behind a whole transaction, or behind the first rows of one.
+    """A position in the log: after a whole transaction, or after the first rows of a transaction.
 
-    The transaction begins at `start` of `file`, with an event whose checksum is `mark` (0: unknown), by which its log
-    is recognized again; `gtid` is its id, if it is read in part. `consumed` is None if it has been read whole, else the
-    number of its rows that have been read. `end` is where the next transaction begins; inside of one it has no meaning.
-    `gtids` are the transactions executed up to here, without one that is read in part. `epoch` counts the servers that
-    the query has read from one after another, `server` is the last one (see `ServerIdentity.uuid`). `held` is the
-    first transaction that is prepared and not over. `at_us` is the time of the last commit; it does not count in
-    comparisons.
+    - The transaction begins at `start` of `file`, with an event whose checksum is `mark` (0: unknown). The checksum
+      serves to recognize the log. `gtid` is the id of the transaction if it has been read in part.
+    - `consumed` is the number of rows of the transaction that have been read; None if it has been read completely.
+    - `end` is the start of the next transaction. It has no meaning within a transaction.
+    - `gtids` are the transactions executed up to here, without a transaction that has been read in part.
+    - `epoch` counts the servers that the query has read from, and `server` is the last of them (see
+      `ServerIdentity.uuid`).
+    - `held` is the first transaction that is prepared and not finished.
+    - `at_us` is the time of the last commit in µs since 1970; comparisons ignore it.
 
-    A position between two transactions that none precedes, such as the end of the log at the start, has the byte before
-    `end` as `start`. The zero position is before everything.
+    If no transaction precedes a position, such as the end of the log at the start, its `start` is the byte before
+    `end`. The zero position is before everything.
     """
 
     file: str = ""
@@ -79,7 +81,7 @@ class BinlogPosition:
 
     @property
     def key(self) -> tuple[int, int, int, int]:
-        """The order of positions."""
+        """The key by which positions are ordered."""
         return self.epoch, number_of(self.file), self.start, WHOLE if self.consumed is None else self.consumed
 
     @property
@@ -125,7 +127,7 @@ class RowsEventForm(NamedTuple):
 
     `op` is c, u, d or t. `before` and `after` have a byte for each column, 1 if the image has the column. With
     `is_partial` JSON values of the after image are differences. With `ends` the row has become history, and its after
-    image is not shown.
+    image is not delivered.
     """
 
     op: int
@@ -137,10 +139,10 @@ class RowsEventForm(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class RowPlaces(ByRow):
-    """Properties of rows that their bytes do not have.
+    """Properties of rows that are not in their bytes.
 
-    `pos` and `row` are those of source blocks. `image` is the place of the event's RowsEventForm in `images`,
-    `statement` that of its statement in `statements`, -1 if there is none.
+    `pos` and `row` are the fields of source blocks. `image` is the place of the event's RowsEventForm in `images`.
+    `statement` is the place of the event's statement in `statements`, -1 if there is none.
     """
 
     WHOLE: ClassVar[frozenset[str]] = frozenset({"images", "statements"})
@@ -177,11 +179,11 @@ class RowPlaces(ByRow):
 class BinlogTransactions:
     """The transactions of a log, in its order.
 
-    `file` is the place of the file's name in `names`, `start` where the transaction begins in it, `begin` where its
-    BEGIN stands. `source` is the place
-    of its id's source in `names` (-1: it has no id), `number` the id's number. `thread` is the session, -1 if the log
-    does not say it; `server_id` the server that has written the transaction first; `commit_us` the time of its commit.
-    `names` only grows within a planner. `separator` stands between source and number.
+    `file` is the place of the file's name in `names`; `start` is the transaction's position in the file, `begin` the
+    position of its BEGIN. `source` is the place of the id's source in `names` (-1: no id), `number` the id's number.
+    `thread` is the session, -1 if the log does not have it; `server_id` is the server that wrote the transaction first;
+    `commit_us` is the time of the commit in µs since 1970. `names` only grows within a planner. `separator` is the
+    character between source and number in an id.
     """
 
     epoch: Int64s
@@ -216,7 +218,7 @@ class BinlogTransactions:
         return cls(**arrays, names=names, separator=parts[0].separator if parts else ":")
 
     def keys(self) -> npt.NDArray[Any]:
-        """Return arrays that sort as the transactions' positions do."""
+        """Return arrays whose order is the order of the transactions' positions."""
         numbers = np.array([number_of(name) for name in self.names] or [0], np.int64)
         return np.stack([self.epoch, numbers[self.file], self.start]) if len(self) else np.empty((3, 0), np.int64)
 
@@ -234,7 +236,7 @@ class BinlogTransactions:
         return pc.binary_join_element_wise(sources, pa.array(self.number).cast(pa.string()), self.separator)
 
     def ids(self) -> pa.Array:
-        """Return each transaction's name in events: its id, else the place of its BEGIN."""
+        """Return each transaction's name in events: its id, or the place of its BEGIN without one."""
         places = pc.binary_join_element_wise("file=", self.files(), ",pos=", pa.array(self.begin).cast(pa.string()), "")
         return pc.coalesce(self.gtids(), places)
 
@@ -257,7 +259,7 @@ class BinlogTransactions:
 
 
 Segment: TypeAlias = segment.Segment[RowPlaces, BinlogTransactions]
-"""Message i is one row of a rows event: the null bits and values of its image, or of both of an update."""
+"""Message i is one row of a rows event: the null bits and values of its image, or of both images of an update."""
 
 MixedSegment: TypeAlias = segment.MixedSegment[RowPlaces, BinlogTransactions]
 
@@ -265,7 +267,7 @@ MixedSegment: TypeAlias = segment.MixedSegment[RowPlaces, BinlogTransactions]
 @dataclass(slots=True)
 class BinlogBatch(ChangeBatch):
     """Changes of the binary log: `lsn` is the source block's `pos`, `serial` its `row` (int32). `query` has the
-    statement of each change, null without one; None if there is none at all."""
+    statement of each change, or null; it is None if no change has a statement."""
 
     query: pa.Array | None = None
 
@@ -283,7 +285,7 @@ def transactions_of(batch: ChangeBatch) -> BinlogTransactions:
 
 @dataclass(frozen=True, slots=True)
 class ChangeContext:
-    """The place of a statement that changes definitions, for its record."""
+    """The place of a statement that changes definitions, as its record shows it."""
 
     file: str
     pos: int

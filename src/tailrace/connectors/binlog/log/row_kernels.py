@@ -1,6 +1,6 @@
-"""Kernels over the rows of the log: where rows and values begin, and hashes of keys. Planner and tasks.
+"""Kernels over the rows of the log: places of rows and values, and hashes of keys. Planner and worker.
 
-They never raise: they return the row or event at which they stopped, and `plain_rows` says what is wrong there.
+They raise no errors: they return the row or event at which they stopped, for which `plain_rows` raises the error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tailrace.values.texts import Int
 
 UInt64s: TypeAlias = npt.NDArray[np.uint64]
 NULL, LACKING, NO_IMAGE = -1, -2, -3
-"""Lengths of a value that is null, that the image does not carry, and of a row without the image."""
+"""Lengths for a null, for a value that the image lacks, and for a row without the image."""
 
 _FNV_BASIS, _FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 _MIX_1, _MIX_2 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
@@ -26,8 +26,8 @@ _MIX_SHIFT = np.uint64(33)
 class ValuePlaces(NamedTuple):
     """The places of values in rows, column by column.
 
-    `old_starts` and `old_lengths` are those of the old images, `starts` and `lengths` those of the new ones.
-    `differences` is 1 for a value that is a difference of JSON.
+    `old_starts` and `old_lengths` belong to the old images, `starts` and `lengths` to the new images. `differences` is
+    1 for a value that is a difference of JSON.
     """
 
     old_starts: Int32s
@@ -38,7 +38,7 @@ class ValuePlaces(NamedTuple):
 
 
 class SegmentImages(NamedTuple):
-    """The images of a segment as kernels take them."""
+    """The images of a segment, as arrays for kernels."""
 
     before: Bytes
     after: Bytes
@@ -58,7 +58,7 @@ def little(data: Bytes, at: Int, size: Int) -> Int:
 
 @kernel(leaf=True, inlined=True)
 def passed(data: Bytes, at: Int, end: Int, widths: Int32s, first: Int, last: Int) -> Int:
-    """Return the place behind an image's null bits and values; -1 if it does not end before `end`."""
+    """Return the place after an image's null bits and values; -1 if they go beyond `end`."""
     nulls = at
     at += (last - first + 7) >> 3
     if at > end:
@@ -81,7 +81,7 @@ def passed(data: Bytes, at: Int, end: Int, widths: Int32s, first: Int, last: Int
 
 @kernel(leaf=True, inlined=True)
 def options_end(data: Bytes, at: Int, end: Int, documents: Int) -> Int:
-    """Return the place behind the options of a partial update's after image; -1 if they are wrong."""
+    """Return the place after the options of a partial update's after image; -1 if they are wrong."""
     if at >= end or data[at] > 250:
         return -1
     size = (documents + 7) >> 3 if data[at] & 1 else 0
@@ -100,13 +100,14 @@ def cut_rows(
     offsets: Int64s,
     counts: Int64s,
 ) -> Int:
-    """Cut events into messages: the head of each event, from the end of the one before, and its rows.
+    """Split events into messages: the bytes before an event, from the end of the previous one, and then each of its
+    rows.
 
-    Event i lies from `starts[i]` to `ends[i]` and has rows of the shape `shape[i]`, or is one message, if that is
-    negative. The widths of the columns of shape s lie in `widths`, those of its first image from `bounds[2 * s]`, of
-    its second from `bounds[2 * s + 1]` on. `documents[s]` is the number of JSON columns of partial updates, -1 for
-    others. Writes the messages' offsets and the number of rows of each event; returns the number of events before the
-    first wrong one.
+    Event i extends from `starts[i]` to `ends[i]` and has rows of the shape `shape[i]`; if this is negative, it is a
+    single message. `widths` has the widths of the columns of shape s: of its first image from `bounds[2 * s]`, of its
+    second image from `bounds[2 * s + 1]` on. `documents[s]` is the number of JSON columns in partial updates, -1 in
+    other events. Writes the messages' offsets and the number of rows of each event. Returns the number of events before
+    the first wrong one.
     """
     message = 0
     for event in range(len(starts)):
@@ -151,7 +152,7 @@ def locate_image(
     lengths: Int32s,
     row: Int,
 ) -> Int:
-    """Write where each value of an image begins and how long it is; return the place behind, -1 if it is wrong."""
+    """Write the start and the length of each value of an image. Return the place after the image, -1 if it is wrong."""
     columns = len(widths)
     count = 0
     for column in range(columns):
@@ -190,10 +191,10 @@ def locate_image(
 
 @kernel
 def locate(data: Bytes, offsets: Int64s, image: Int32s, shapes: SegmentImages, places: ValuePlaces) -> int:
-    """Find the values of all rows; return the number of rows before the first wrong one.
+    """Locate the values of all rows. Return the number of rows before the first wrong row.
 
-    The arrays of `places` have an element for each column and row, column by column; those of an image that no row has
-    are empty, and so are the differences if there is no partial update.
+    The arrays of `places` have an element for each column and row, column by column. They are empty for an image that
+    no row has, and `differences` is empty if there is no partial update.
     """
     widths, has = shapes.widths, shapes.has
     old_lengths, lengths = places.old_lengths, places.lengths
@@ -239,11 +240,11 @@ def locate(data: Bytes, offsets: Int64s, image: Int32s, shapes: SegmentImages, p
 
 
 class TableGroup(NamedTuple):
-    """The images and columns of several tables, as `locate_together` takes them.
+    """The images and columns of several tables, for `locate_together`.
 
-    The columns of table n are those from `bounds[n]` on, and `places` has where a column's values go, -1: nowhere.
-    `before` and `after` have the flags of all images, those of image i from `firsts[i]` to `firsts[i + 1]`. `rows` is
-    the number of rows.
+    The columns of table n begin at `bounds[n]`. `places` has the place of each column in the result, -1 for a column
+    that is not read. `before` and `after` have the flags of all images; image i has `firsts[i]` to `firsts[i + 1]`.
+    `rows` is the number of rows.
     """
 
     bounds: Int64s
@@ -269,7 +270,7 @@ def spread_image(
     lengths: Int32s,
     row: Int,
 ) -> Int:
-    """Write where an image's values begin and how long they are; return the place behind, -1 if it is wrong."""
+    """Write the starts and lengths of an image's values. Return the place after the image, -1 if it is wrong."""
     first, flags, rows = of.bounds[table], of.firsts[image], of.rows
     columns = of.bounds[table + 1] - first
     count = 0
@@ -311,10 +312,10 @@ def spread_image(
 def locate_together(
     data: Bytes, offsets: Int64s, table: Int32s, image: Int32s, of: TableGroup, places: ValuePlaces
 ) -> int:
-    """Find the values of rows of several tables; return the number of rows before the first wrong one.
+    """Locate the values of rows of several tables. Return the number of rows before the first wrong row.
 
-    The arrays of `places` have an element for each place of the columns and each row, place by place, and come with
-    nulls. There is no partial update among the rows.
+    The arrays of `places` have an element for each place of the columns and each row, place by place. Their lengths
+    must be NULL at the call, and no row may be a partial update.
     """
     rows = of.rows
     for row in range(rows):
@@ -334,7 +335,7 @@ def locate_together(
 
 @kernel
 def hash_keys(data: Bytes, keys: Int32s, rows: int, places: ValuePlaces, hashes: UInt64s, moved: Flags) -> None:
-    """Write a hash of each row's key, and whether the row moves to another key or its key is not wholly known."""
+    """Write a hash of each row's key. Set `moved` for rows that move to another key, or lack a part of it."""
     old_starts, old_lengths = places.old_starts, places.old_lengths
     starts, lengths = places.starts, places.lengths
     has_old, has_new = len(old_lengths) > 0, len(lengths) > 0
@@ -371,7 +372,7 @@ def hash_keys(data: Bytes, keys: Int32s, rows: int, places: ValuePlaces, hashes:
 
 @kernel
 def compare_images(data: Bytes, compared: Int32s, rows: int, places: ValuePlaces, same: Flags) -> None:
-    """Mark the rows in which no compared column changes. A value that an image does not carry has not changed."""
+    """Set `same` for the rows in which no compared column changes. A value that the new image lacks has not changed."""
     old_starts, old_lengths = places.old_starts, places.old_lengths
     starts, lengths, differences = places.starts, places.lengths, places.differences
     for row in range(rows):

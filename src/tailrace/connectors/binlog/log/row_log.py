@@ -1,4 +1,4 @@
-"""The binary log's part of the kit for logs of rows: a message is one row of a rows event. Planner and tasks."""
+"""BinlogRowLog: the binary log as a log of rows, in which a message is one row of a rows event. Planner and worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tailrace.log.rows.segment import RowRun
 if TYPE_CHECKING:
     from tailrace.connectors.binlog.log.row_kernels import ValuePlaces
 
-# Kinds of which two values with different bytes are two values in events, too.
+# Kinds whose values are different in events if their bytes are different.
 _KINDS = frozenset(
     (
         ValueKind.INTEGER, ValueKind.DECIMAL, ValueKind.YEAR, ValueKind.DATE, ValueKind.TIME, ValueKind.DATETIME,
@@ -33,7 +33,7 @@ _KINDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class BinlogRowLog:
-    """See RowLog. `form` is the database's part of events."""
+    """Implements RowLog. `form` is the source form of the dialect's events."""
 
     form: SourceForm
 
@@ -42,10 +42,10 @@ class BinlogRowLog:
         return self.form
 
     def key_kind(self, column: Column, table: TableSchema) -> Hashable | None:
-        """Return the form of a key column's values; None if two different values may be one in keys of events."""
+        """Return the form of a key column's values; None if different values may be equal in keys of events."""
         assert isinstance(table, BinlogTable)
         form = table.form[table.index(column.name)]
-        # dates that no calendar has become one value, numbers beyond 64 bits wrap
+        # all dates that no calendar has become the same value
         is_zero = form.kind in (ValueKind.YEAR, ValueKind.DATE, ValueKind.TIME, ValueKind.DATETIME, ValueKind.TIMESTAMP)
         return form if form.kind in _KINDS and not is_zero else None
 
@@ -104,7 +104,7 @@ def _located(data: Bytes, offsets: Int64s, by_row: RowPlaces, table: BinlogTable
 def key_hashes(
     data: Bytes, offsets: Int64s, by_row: RowPlaces, table: TableSchema, names: Sequence[str]
 ) -> tuple[row_kernels.UInt64s, Flags]:
-    """Return a hash of each row's key, and which rows move to another key. Raises DecodeError."""
+    """Return a hash of each row's key, and a mask of the rows that move to another key. Raises DecodeError."""
     assert isinstance(table, BinlogTable)
     places = _located(data, offsets, by_row, table)
     rows = len(by_row.image)
@@ -115,7 +115,7 @@ def key_hashes(
 
 
 def unchanged(data: Bytes, offsets: Int64s, by_row: RowPlaces, table: TableSchema, names: Sequence[str]) -> Flags:
-    """Return which rows, all of updates, change none of the columns `names`. Raises DecodeError."""
+    """Return a mask of the rows, all of updates, that change none of the columns `names`. Raises DecodeError."""
     assert isinstance(table, BinlogTable)
     places = _located(data, offsets, by_row, table)
     rows = len(by_row.image)
@@ -125,14 +125,15 @@ def unchanged(data: Bytes, offsets: Int64s, by_row: RowPlaces, table: TableSchem
     return same
 
 
-# The ends of rows that hold: the greatest timestamps of MariaDB, with microseconds, and the greatest transaction id.
+# The ends of current rows: the greatest timestamps of MariaDB, with microseconds, and the greatest transaction id.
 _HOLDING = (b"\x7f\xff\xff\xff\x0f\x42\x3f", b"\xff\xff\xff\xff\x0f\x42\x3f", b"\xff" * 8)
 
 
 def current(data: Bytes, offsets: Int64s, by_row: RowPlaces, table: BinlogTable, column: int) -> tuple[Flags, Flags]:
-    """Return which rows of a versioned table held before the change, and which hold after it, by their `column`.
+    """Return masks of the rows of a system-versioned table that were current before the change, and after it.
 
-    An image that is not there, or that lacks the column, counts as one that does not hold. Raises DecodeError.
+    `column` has the end of a row's validity. An image that is missing or lacks the column counts as not current. Raises
+    DecodeError.
     """
     places = _located(data, offsets, by_row, table)
     rows = len(by_row.image)

@@ -1,4 +1,5 @@
-"""Records of schema changes, on the topic named topic.prefix: statements of the log, and the catalog of a snapshot."""
+"""Records of schema changes, on the topic named topic.prefix: statements of the log, and the definitions at a snapshot.
+Planner and worker."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ _EPOCH = "1970-01-01 00:00:00"
 
 @dataclass(frozen=True, slots=True)
 class SchemaChangesTask:
-    """Records of schema changes, each with its place. `snapshot`: they tell of the catalog at a snapshot's begin, and
-    the last one is also its end if `ends`."""
+    """Records of schema changes, each with its place. With `snapshot` they are the definitions at the start of a
+    snapshot; with `ends` the last record also ends the snapshot."""
 
     records: tuple[tuple[bytes, ChangeContext], ...]
     settings: EventSettings
@@ -57,7 +58,7 @@ class SchemaChangesTask:
 
 
 def task(records: Sequence[tuple[bytes, ChangeContext]], settings: EventSettings) -> SchemaChangesTask:
-    """Return the task of the records of a batch, in log order."""
+    """Return the task for the records of a batch, in log order."""
     return SchemaChangesTask(tuple(records), settings)
 
 

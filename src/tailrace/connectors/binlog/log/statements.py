@@ -1,4 +1,4 @@
-"""The statements that the log has between two places. Planner."""
+"""The statements in the log between two places. Planner."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 LogEnd = tuple[str, int]
 """A place between two transactions: a file of the log, and a position in it."""
 _SECONDS = 30.0
-"""Seconds for which the log's next bytes are waited for."""
+"""Seconds to wait for the next bytes of the log."""
 
 
 class _Collected:
-    """The definitions for reading that only collects statements."""
+    """Definitions that only collect statements."""
 
     def __init__(self) -> None:
         self.versions: list[TableSchema] = []
@@ -49,10 +49,10 @@ class _Collected:
 def statements(
     session: Connection[Any], begin: LogEnd, end: LogEnd, *, is_mariadb: bool, runtime: Runtime
 ) -> list[Statement] | None:
-    """Return the statements between two places, without those that control transactions; None if they cannot be told.
+    """Return the statements between two places, without those that control transactions; None if they cannot be found.
 
-    `session` is one for a dump, which is closed. Raises ConnectionFailed, PrerequisiteError if the user may not read
-    the log, and what a dump raises.
+    `session` must fit a dump; it is closed. Raises ConnectionFailed, PrerequisiteError if the user may not read the
+    log, and the errors of Dump.
     """
     collected = _Collected()
     position = BinlogPosition(begin[0], begin[1] - 1, begin[1])
@@ -62,7 +62,7 @@ def statements(
         with closing(session):
             dump = Dump(session, bell, 1.0, runtime)
             dump.prepare(is_mariadb)
-            # another number than that of a running query, whose session the server would end
+            # a random id: with the id of a running query the server would end that query's session
             dump.begin(random.randrange(1 << 24, 1 << 31), *begin)
             deadline = runtime.monotonic() + _SECONDS
             while _key(indexer.read_to) < _key(end):

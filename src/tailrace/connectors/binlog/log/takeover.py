@@ -1,8 +1,8 @@
-"""The position of the log behind an offset that Debezium has stored. Planner.
+"""The log position after an offset that Debezium has stored. Planner.
 
-Debezium stores where the transaction of its last record begins (of MySQL its BEGIN, of MariaDB the event of its id),
-the transactions before it, and how far it has come: events of the transaction, counted from its begin, and rows of the
-last of them. A position of tailrace counts the rows of a transaction, so these events are read once.
+Debezium stores the place of the transaction of its last record (in MySQL its BEGIN, in MariaDB the event with its id)
+and the ids of the transactions before it. It also stores the number of events that it has read of the transaction, and
+of rows of the last event. A position of tailrace has a number of rows instead, so these events are read to count them.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("tailrace")
 
 ELSEWHERE = "the server of Debezium's offset"
-"""The server of a position that ids of transactions name: reading begins behind these, on whichever server has them."""
+"""The server of a position that is given by transaction ids: reading begins after them, on any server."""
 _SECONDS = 30.0
-"""Seconds without an event of the log after which its end is taken to be reached."""
+"""Seconds without an event after which the end of the log counts as reached."""
 _HEARTBEATS = frozenset((EventType.HEARTBEAT, EventType.HEARTBEAT_V2))
 _SNAPSHOT = "Start with a snapshot instead: leave capture.start.offset out."
 
 
 class _NoTables:
-    """The definitions for reading that only counts rows."""
+    """Definitions for counting rows only."""
 
     def __init__(self) -> None:
         self.versions: list[TableSchema] = []
@@ -68,10 +68,11 @@ def position_of(
     *,
     has_statements: bool,
 ) -> BinlogPosition:
-    """Return the position at which reading goes on behind an offset.
+    """Return the position after an offset of Debezium.
 
-    `session` is one for a dump, which is closed; `replica` its number. `has_statements`: Debezium was sent the
-    statements of MariaDB's rows, and counted them. Raises PositionLost, PrerequisiteError and what a dump raises.
+    `session` must fit a dump, with the server id `replica`; it is closed. `has_statements` is True if Debezium
+    received, and counted, the statements of MariaDB's rows. Raises PositionLost, PrerequisiteError and the errors of
+    Dump.
     """
     with closing(session):
         if identity.has_gtids != bool(offset.gtids):
@@ -106,7 +107,7 @@ def _within(
     runtime: Runtime,
     has_statements: bool,
 ) -> BinlogPosition:
-    """Return the position within the transaction that follows `behind`."""
+    """Return the position within the transaction after the position `behind`."""
     indexer = Indexer(behind, _NoTables(), identity.is_mariadb)
     indexer.reset(behind, identity.has_gtids, identity.uuid)
     bell = runtime.bell()
@@ -159,12 +160,12 @@ def _within(
 
 
 def _is_place(one: Unfinished, offset: DebeziumOffset) -> bool:
-    """Return True if a transaction is the one that an offset lies in. Debezium has delivered prepared ones."""
+    """Return True if an offset is within this transaction. Not for a prepared one, which Debezium has delivered."""
     return (one.file, one.begin) == (offset.file, offset.pos) and not one.is_xa
 
 
 def _behind(position: BinlogPosition, one: Unfinished, end: int) -> BinlogPosition:
-    """Return the position behind a transaction that follows `position`."""
+    """Return the position after a transaction that follows `position`."""
     if not one.gtid:
         return replace(position, start=one.start, end=end)
     known: MysqlGtids | MariadbGtids

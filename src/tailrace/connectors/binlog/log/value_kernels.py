@@ -1,8 +1,8 @@
 """Kernels that write a column's values as text. Worker.
 
-Each gets the bytes of the rows, where the column's values begin in them and how long they are (negative: there is
-none), room for the longest texts, and the offsets of the texts to write. It returns the number of rows before the first
-value that is none of its kind.
+Each takes the bytes of the rows, the starts and lengths of the column's values (a negative length: no value), room for
+the longest texts, and the offsets of the texts to write. It returns the number of rows before the first value that does
+not have the expected form.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def big(data: Bytes, at: Int, size: Int) -> Int:
 
 @kernel(leaf=True, inlined=True)
 def put_digits(value: Int, count: Int, out: Bytes, at: Int) -> Int:
-    """Write the last `count` digits of a number; return the end."""
+    """Write the last `count` digits of a number. Return the end."""
     for place in range(count - 1, -1, -1):
         out[at + place] = _ZERO + value % 10
         value //= 10
@@ -71,7 +71,7 @@ def integers(data: Bytes, starts: Int32s, lengths: Int32s, unsigned: Int, out: B
 def decimals(
     data: Bytes, starts: Int32s, lengths: Int32s, precision: Int, scale: Int, out: Bytes, offsets: Int32s
 ) -> Int:
-    """Packed decimals: nine digits in four bytes, big-endian, the sign in the first bit, negatives inverted."""
+    """Write packed decimals: nine digits in four bytes, big-endian, the sign in the first bit, negatives inverted."""
     whole = precision - scale
     at: Int = 0
     for row in range(len(lengths)):
@@ -164,7 +164,7 @@ def put_clock(hour: Int, minute: Int, second: Int, out: Bytes, at: Int) -> Int:
 
 @kernel(leaf=True, inlined=True)
 def put_fraction(value: Int, size: Int, digits: Int, out: Bytes, at: Int) -> Int:
-    """Write the first `digits` of the 2 * `size` that `value` has, behind a point; return the end."""
+    """Write the first `digits` of the 2 * `size` digits of `value`, after a point. Return the end."""
     if digits == 0:
         return at
     out[at] = _POINT
@@ -239,7 +239,8 @@ def datetimes(data: Bytes, starts: Int32s, lengths: Int32s, digits: Int, out: By
 def timestamps(
     data: Bytes, starts: Int32s, lengths: Int32s, digits: Int, is_old: Int, out: Bytes, offsets: Int32s
 ) -> Int:
-    """Seconds since 1970: big-endian with a fraction, or little-endian in the old form. Zero is the date of zeros."""
+    """Write timestamps: seconds since 1970, big-endian with a fraction, or little-endian in the old form. Zero is
+    written as the date 0000-00-00."""
     size = (digits + 1) // 2
     hundreds: Int = np.int64(1)
     for _ in range(size):
@@ -268,7 +269,7 @@ def timestamps(
 
 @kernel(leaf=True)
 def texts(data: Bytes, starts: Int32s, lengths: Int32s, out: Bytes, offsets: Int32s) -> Int:
-    """Copy the values as they are."""
+    """Copy the values unchanged."""
     at: Int = 0
     data_at, out_at = data.ctypes.data, out.ctypes.data
     for row in range(len(lengths)):
@@ -284,7 +285,7 @@ def texts(data: Bytes, starts: Int32s, lengths: Int32s, out: Bytes, offsets: Int
 def mapped_texts(
     data: Bytes, starts: Int32s, lengths: Int32s, codes: Bytes, sizes: Bytes, out: Bytes, offsets: Int32s
 ) -> Int:
-    """Write texts of a character set of one byte: `codes` has four bytes for each of its characters."""
+    """Write texts of a single-byte character set: `codes` has four bytes for each of its characters."""
     at: Int = 0
     for row in range(len(lengths)):
         begin = np.int64(starts[row])
@@ -393,7 +394,7 @@ def uuids(data: Bytes, starts: Int32s, lengths: Int32s, out: Bytes, offsets: Int
 
 @kernel(leaf=True)
 def gathered(data: Bytes, starts: Int32s, lengths: Int32s, size: Int, out: Bytes) -> Int:
-    """Copy values of `size` bytes, or of zeros where there is none."""
+    """Copy values of `size` bytes; zeros for missing values."""
     for row in range(len(lengths)):
         begin = np.int64(starts[row])
         for place in range(size):

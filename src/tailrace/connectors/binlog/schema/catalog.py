@@ -1,6 +1,6 @@
-"""The server's catalog: which tables there are, and their definitions as SHOW CREATE TABLE tells them.
+"""The server's catalog: its tables, and their definitions from SHOW CREATE TABLE. Planner and driver.
 
-Planner and driver. Sessions are those of `server.connection`, which set sql_mode and character set.
+Sessions must come from `server.connection`, which sets sql_mode and character set.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ Position = TypeVar("Position")
 
 
 class ListedTable(NamedTuple):
-    """A table of the server: `kind` is BASE TABLE, VIEW, SEQUENCE or SYSTEM VERSIONED; `size` its estimated rows."""
+    """A table of the server. `kind` is BASE TABLE, VIEW, SEQUENCE or SYSTEM VERSIONED; `size` is its estimated number
+    of rows."""
 
     database: str
     table: str
@@ -57,7 +58,7 @@ class Created(NamedTuple):
 
 
 def names(session: Connection[Any]) -> list[ListedTable]:
-    """Return the tables and views of all databases but the server's own, sorted by database and name."""
+    """Return the tables and views of all databases except the server's, sorted by database and name."""
     built_in = ", ".join(f"'{name}'" for name in BUILT_IN)
     found = rows(
         session,
@@ -71,12 +72,12 @@ def names(session: Connection[Any]) -> list[ListedTable]:
 
 
 def holds_rows(listed: ListedTable) -> bool:
-    """Return True if the log may have rows of it that are a table's."""
+    """Return True for a table, not for a view or a sequence."""
     return listed.kind in ("BASE TABLE", "SYSTEM VERSIONED")
 
 
 def databases(session: Connection[Any]) -> dict[str, DatabaseCharset]:
-    """Return the databases but the server's own, by name, sorted."""
+    """Return all databases except the server's, by name, sorted."""
     found = rows(
         session,
         "SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA",
@@ -94,9 +95,9 @@ def quoted(*parts: str) -> str:
 
 
 def created(session: Connection[Any], names: Iterable[Name], dialect: Dialect) -> dict[Name, Created]:
-    """Return the definitions of these tables as they are now; those that are gone, or are views, are not among them.
+    """Return the current definitions of these tables, without tables that are gone, and views.
 
-    Raises Unparsable, which names the table, for one whose definition is not understood.
+    Raises Unparsable, which names the table, for a definition that is not understood.
     """
     found: dict[Name, Created] = {}
     for name in names:
@@ -110,7 +111,7 @@ def created(session: Connection[Any], names: Iterable[Name], dialect: Dialect) -
 def _shown(session: Connection[Any], name: Name) -> str | None:
     import pymysql
 
-    # a default of bytes may be no UTF-8
+    # a binary default may not be UTF-8
     session.use_unicode = False
     try:
         shown = rows(session, f"SHOW CREATE TABLE {quoted(*name)}")
@@ -125,7 +126,7 @@ def _shown(session: Connection[Any], name: Name) -> str | None:
 
 
 def definition(text: str, name: Name, dialect: Dialect) -> TableDefinition:
-    """Return the definition of SHOW CREATE TABLE's text. Raises Unparsable, which names the table."""
+    """Return the definition from a text of SHOW CREATE TABLE. Raises Unparsable, which names the table."""
     reading = SqlSettings(mariadb=dialect.name == "mariadb")
     try:
         statement = parse(text, name[0], reading)[0][0]
@@ -138,24 +139,24 @@ def definition(text: str, name: Name, dialect: Dialect) -> TableDefinition:
 
 
 def schemas(session: Connection[Any], names: Iterable[Name], dialect: Dialect) -> dict[Name, TableSchema]:
-    """Return the TableSchemas of these tables as they are now; those that are gone are not among them."""
+    """Return the current TableSchemas of these tables, without tables that are gone."""
     return {name: schema_of(one.table) for name, one in created(session, names, dialect).items()}
 
 
 def at_one_position(
     read: Callable[[], Mapping[Name, Created]], position: Callable[[], Position], tries: int = 5
 ) -> tuple[Mapping[Name, Created], Position]:
-    """Return what `read` gives, and a position of the log at which it held: tables are read before and behind it.
+    """Return the definitions that `read` returned both before and after a log position, and this position.
 
-    Raises Unparsable if tables were altered at each try.
+    Raises Unparsable if tables were altered at each attempt.
     """
     before = read()
     for _ in range(tries):
         at = position()
-        behind = read()
-        if before == behind:
-            return behind, at
-        before = behind
+        after = read()
+        if before == after:
+            return after, at
+        before = after
     raise Unparsable("tables were altered each time that their definitions were read")
 
 

@@ -1,4 +1,4 @@
-"""Records of schema changes, before they have a place: as bytes of JSON, from the reader to the tasks."""
+"""Records of schema changes without their place, as JSON, which the reader passes to tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """A change of a table by a statement: `kind` is CREATE, ALTER or DROP; `table` its new form, None if it is gone."""
+    """A change of a table by a statement. `kind` is CREATE, ALTER or DROP; `table` is the new definition, None if
+    dropped."""
 
     kind: str
     name: Name
@@ -20,7 +21,7 @@ class TableChange:
 
 @dataclass(frozen=True, slots=True)
 class SchemaRecord:
-    """A statement and what it changes. `names` are the tables that it changes; None if it changes a database."""
+    """A statement and its changes. `names` are the tables that it changes; None if it changes a database."""
 
     ddl: str
     database: str
@@ -29,7 +30,7 @@ class SchemaRecord:
 
 
 def record(ddl: str, database: str, names: Sequence[Name] | None, changes: Sequence[TableChange]) -> bytes:
-    """Return the bytes of a record; a change of a table that is not known is left out of it."""
+    """Return the bytes of a record. The changes of unknown tables are left out."""
     shown = [
         [one.kind, *one.name, None if one.table is None else one.table.to_json()]
         for one in changes
@@ -40,7 +41,7 @@ def record(ddl: str, database: str, names: Sequence[Name] | None, changes: Seque
 
 
 def record_of(content: bytes) -> SchemaRecord:
-    """Return the record whose bytes `record` has made."""
+    """Return the record of the bytes that `record` returned."""
     ddl, database, names, changes = json.loads(content)
     return SchemaRecord(
         ddl,

@@ -23,8 +23,8 @@ _NOPAD = 1024
 
 
 def charset_of(collation: int) -> str | None:
-    """Return the character set of a collation's number; None for one that is not known."""
-    # MariaDB's collations without padding have the number of the padded one and 1024
+    """Return the character set of a collation's number; None for an unknown number."""
+    # MariaDB's collation without padding has the number of the padded one plus 1024
     number = collation - _NOPAD if _NOPAD <= collation < 2 * _NOPAD else collation
     place = bisect_right(_FIRST, number) - 1
     return None if place < 0 or _NAMES[place] == "-" else _NAMES[place]
@@ -40,6 +40,6 @@ def charset_of_collation(name: str) -> str:
 
 
 def canonical(name: str) -> str:
-    """Return the name by which a character set is known here: in lower case, `utf8mb3` for its older name."""
+    """Return the normal form of a character set's name: in lower case, and `utf8mb3` for utf8."""
     name = name.lower()
     return "utf8mb3" if name == "utf8" else name

@@ -1,4 +1,4 @@
-"""Texts of defaults, as the server prints the values that they give to rows. No I/O."""
+"""Texts of defaults, as the server prints their values in rows. No I/O."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ZEROS = {
 
 
 def older_text(column: ColumnDefinition) -> str | None:
-    """Return the text of the one value that rows older than a column have in it; None if it is null or not known."""
+    """Return the text of the value of rows that are older than the column; None if it is null or unknown."""
     found, kind = column.older, parsed(column.type_text())
     if found is None or found.kind in ("null", "expression", "now", "unknown"):
         return None
     if found is not IMPLICIT and found.kind != IMPLICIT.kind:
-        # the server reads it in the session's time zone
+        # the default of a timestamp depends on the session's time zone
         text = None if kind.base == "timestamp" else server_text(found, kind)
         if text is not None and kind.base in _NUMBERS and not _NUMBER.fullmatch(text):
             return None
@@ -40,7 +40,7 @@ def older_text(column: ColumnDefinition) -> str | None:
 
 
 def server_text(found: Default, kind: SqlType) -> str | None:
-    """Return a default as the server would print a value of it; None if it is not one of the type."""
+    """Return a default as the server prints its value; None if it is not a value of the type."""
     value = found.value
     if found.kind == "hex":
         data = bytes.fromhex(value.zfill(len(value) + len(value) % 2))

@@ -1,6 +1,6 @@
-"""Definitions of tables as statements give them: what the catalog, the log's DDL and records of schema changes share.
+"""Definitions of tables, shared by the catalog, the log's DDL and records of schema changes. Any process.
 
-Values only: hashable, picklable, with a form for the checkpoint.
+Values only: hashable, picklable, with a JSON form for the checkpoint.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ Name = tuple[str, str]
 
 
 class Default(NamedTuple):
-    """A column's default as it is written.
+    """A column's default.
 
-    `kind` is `text`, `number`, `hex`, `bits`, `word` (TRUE), `now`, `expression` or `null`. `text` is what stands
-    between quotes, as it is written, of a text, the digits of hex and bits, else the words.
+    `kind` is `text`, `number`, `hex`, `bits`, `word` (TRUE), `now`, `expression` or `null`. `text` is the source text:
+    of a text without its quotes, of hex and bits only the digits.
     """
 
     kind: str
@@ -27,25 +27,24 @@ class Default(NamedTuple):
 
 
 UNKNOWN, IMPLICIT, NOTHING = Default("unknown", ""), Default("implicit", ""), Default("null", "NULL")
-"""Values of `ColumnDefinition.older`: one that is not known, the zero that the server gives where it may not be null,
-and null."""
+"""Special values of `ColumnDefinition.older`: unknown; the server's zero for a column that is not nullable; null."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:
     """A column of a table.
 
-    - `words`: the words of its type, as they are written, in capitals: `INT UNSIGNED`, `NATIONAL VARCHAR`, `ENUM`.
-    - `length`, `scale`: the numbers behind the type; None if it has none.
-    - `labels`: those of ENUM and SET; `literals` the same as SQL literals.
+    - `words`: the words of its type in the source text, in capitals: `INT UNSIGNED`, `NATIONAL VARCHAR`, `ENUM`.
+    - `length`, `scale`: the numbers after the type; None if there are none.
+    - `labels`: the labels of ENUM and SET; `literals`: the same as SQL literals.
     - `charset`: of texts, resolved from column, table or database; None for other types.
-    - `updated`: it has ON UPDATE; `generated`: its value is computed; `compressed`: MariaDB stores it compressed.
+    - `updated`: the column has ON UPDATE; `generated`: its value is computed; `compressed`: MariaDB compresses it.
     - `period`: `start` or `end` of a system-versioned row, `from` or `until` of an application's period.
-    - `expression`: that of a generated column, as it is written last in a statement; "" if not known.
-    - `number`: identifies the column in its table; it survives renames and is never used again. 0 if not known.
+    - `expression`: the expression of a generated column in the latest statement; "" if unknown.
+    - `number`: identifies the column in its table, also after renames; it is never used again. 0 if unknown.
     - `older`: the value in rows that are older than the column.
 
-    The last three are not compared: the server writes expressions in its own way.
+    Comparisons ignore the last three: the server reformats expressions, for example.
     """
 
     name: str
@@ -69,7 +68,7 @@ class ColumnDefinition:
 
     @property
     def base(self) -> str:
-        """The first word of its type."""
+        """The first word of the type."""
         return self.words.partition(" ")[0]
 
     @property
@@ -78,10 +77,10 @@ class ColumnDefinition:
         return any(word in ("UNSIGNED", "ZEROFILL", "SERIAL") for word in self.words.split())
 
     def type_text(self) -> str:
-        """Return the type as `Column.type_name` has it: lower case, with length and scale, and its character set."""
+        """Return the type in the form of `Column.type_name`: in lower case, with length, scale and character set."""
         words = self.words.lower().split()
         signs = [word for word in words if word in _SIGNS]
-        # numbers stand behind the names and before the signs
+        # numbers come after the names and before the signs
         words = [" ".join(word for word in words if word not in _SIGNS), *signs]
         if self.length is not None and not self.labels:
             words[0] += f"({self.length})" if self.scale is None else f"({self.length},{self.scale})"
@@ -134,13 +133,15 @@ class Index(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableDefinition:
-    """A table: its columns in order, the columns of the primary key, the unique indexes, and what is told of it.
+    """A table: its columns in order, the columns of the primary key, the unique indexes, and its properties.
 
-    `versioned`: MariaDB keeps former rows in it (WITH SYSTEM VERSIONING). `hidden`: columns of its rows in the log that
-    no definition shows, behind the others.
-    `number` identifies the table among all that had its name, and survives renames; `highest` is the largest number
-    that a column of it has had. `gone` has names and numbers of columns that are gone, while copies that know columns
-    by their names may still have them. The three are no part of what a statement says, and are not compared.
+    - `versioned`: MariaDB keeps historical rows in it (WITH SYSTEM VERSIONING).
+    - `hidden`: the number of columns at the end of its rows in the log that no definition shows.
+    - `number`: identifies the table, also after renames and among tables of the same name; 0 if unknown.
+    - `highest`: the largest number that a column of the table has had.
+    - `gone`: names and numbers of dropped columns, which copies may still have.
+
+    Statements do not contain the last three, and comparisons ignore them.
     """
 
     database: str
@@ -166,7 +167,7 @@ class TableDefinition:
         return next((place for place, one in enumerate(self.columns) if one.name.casefold() == folded), -1)
 
     def key(self) -> tuple[str, ...]:
-        """Return the columns of the primary key; else of the first unique index that allows no null; else none."""
+        """Return the columns of the primary key, else of the first unique index without nullable columns, else none."""
         if self.primary:
             return self.primary
         required = {column.name.casefold() for column in self.columns if not column.nullable}

@@ -1,9 +1,9 @@
 """Definitions: the tables at each position of the log. Planner; the reader's thread adds, the planner's thread reads.
 
 A table map has the types of a row's columns, and with `binlog_row_metadata=FULL` their names. The rest comes from the
-definitions that the catalog showed at the query's start and that the log's statements have changed since. They are kept
-in the offset, so a restart, a replay and a reader far behind find the same as the first reading. Where the log names
-columns, it is right; where it does not, a map checks what was followed.
+definitions: the catalog's at the query's start, changed since by the log's statements. They are kept in the offset, so
+that a restart and a replay find the same definitions as the first reading. If the log names columns, it takes
+precedence; if not, table maps are used to check the definitions.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from tailrace.errors import PrerequisiteError
 _log = logging.getLogger("tailrace")
 _COMPRESS_FROM = 400
 _FORMER = 100
-# the names that gh-ost and pt-online-schema-change give to the table that takes another one's place
+# the names that gh-ost and pt-online-schema-change give to the table that replaces another
 _COPY = re.compile(r"_+(.+)_(?:gho|new)")
 _SNAPSHOT = "remedy: read %s.%s by a snapshot (signal execute-snapshot)"
 _DML = ("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL")
@@ -74,9 +74,9 @@ _DML = ("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL")
 class State:
     """The definitions at one position: tables and the character sets of databases, by name.
 
-    `doubtful` are the tables that a statement has changed which was not understood, with what is known of it. `former`
-    are captured tables that are gone: copies may have them, and another table may get the name. `numbers` counts the
-    tables that have got a number.
+    `doubtful` are the tables that an unparsable statement has changed, each with the reason. `former` are captured
+    tables that are gone: copies may have them, and another table may get the name. `numbers` is the number of tables
+    that have been numbered.
     """
 
     tables: Mapping[Name, TableDefinition] = field(default_factory=dict)
@@ -87,14 +87,14 @@ class State:
 
     @classmethod
     def of(cls, tables: Iterable[TableDefinition], databases: Mapping[str, str], doubtful: Mapping[Name, str]) -> State:
-        """Return the state of tables as the catalog shows them."""
+        """Return the state of tables from the catalog."""
         found = sorted(tables, key=lambda table: table.id)
         numbers = {table.id: numbered(table, number) for number, table in enumerate(found, 1)}
         return cls(numbers, databases, doubtful, numbers=len(numbers))
 
     def after(self, before: State) -> State:
-        """Return this state, which the catalog shows, as one that follows `before`: what has the same name there is the
-        same table or column."""
+        """Return this state from the catalog as the successor of `before`: tables and columns of the same name count as
+        the same."""
         numbers = before.numbers
         tables = {}
         for name, table in self.tables.items():
@@ -123,16 +123,16 @@ class State:
         return replace(self, tables={**self.tables, table.id: table}, doubtful=doubtful, former=former)
 
     def with_altered(self, table: TableDefinition) -> State:
-        """Return the state with a table after a further statement; what was in doubt before stays so."""
+        """Return the state with a table after another statement. A doubtful table remains doubtful."""
         why, state = self.doubtful.get(table.id), self.with_table(table)
         return state if why is None else state.in_doubt(table.id, why)
 
     def with_new_table(self, table: TableDefinition) -> State:
-        """Return the state with a table that no other precedes."""
+        """Return the state with a new table, which succeeds no other."""
         return replace(self.with_table(numbered(table, self.numbers + 1)), numbers=self.numbers + 1)
 
     def with_learned(self, table: TableDefinition) -> State:
-        """Return the state with a definition that no statement of the log has given."""
+        """Return the state with a definition that does not come from a statement of the log."""
         if table.number:
             return replace(self.with_table(table), numbers=max(self.numbers, table.number))
         before = self.tables.get(table.id) or self.former.get(table.id)
@@ -140,7 +140,7 @@ class State:
 
     def with_former(self, tables: Iterable[TableDefinition]) -> State:
         former = {**self.former, **{table.id: table for table in tables if table.id not in self.tables}}
-        # names that are used once, such as those with a date in them, must not fill the checkpoint
+        # names that are used only once, such as names with a date, must not fill the checkpoint
         return replace(self, former=dict(list(former.items())[-_FORMER:]))
 
     def without(self, gone: Iterable[Name]) -> State:
@@ -199,7 +199,7 @@ def _from_text(text: str) -> State:
 
 
 Catalog = Callable[[Name], TableDefinition | None]
-"""Returns a table's definition as the catalog has it now; None if it is gone, or not understood."""
+"""Returns a table's current definition in the catalog; None if it is gone, or not understood."""
 
 
 def _every(database: str, table: str) -> bool:
@@ -210,9 +210,9 @@ def _every(database: str, table: str) -> bool:
 class FollowRules:
     """Rules by which Definitions follow the log.
 
-    - `rereads` (on.unknown.ddl): the catalog is asked for a table in doubt, too, though the log names no columns.
-    - `empties`: the table of a copy is emptied when its source's table is dropped.
-    - `by_name`: copies know columns by their names alone.
+    - `rereads` (on.unknown.ddl): the catalog is also read for a doubtful table if the log names no columns.
+    - `empties`: a copy is emptied when the table is dropped.
+    - `by_name`: copies identify columns only by their names.
     - `folds`: the server keeps names in lower case.
     - `removed`: tables that were captured before a command removed them: copies may have them.
     - `unknown_rows` (inconsistent.schema.handling.mode): rows of an unknown form stop the query (`fail`), or are left
@@ -233,14 +233,14 @@ FOLLOWING = FollowRules()
 class Definitions:
     """The definitions of one query while its log is read.
 
-    - `captured` says of database and table whether rows are captured; `told` the same of records of schema changes,
-      None if none are wanted.
+    - `captured` returns True for a database and a table whose rows are captured; `told` for one whose schema changes
+      get records (None: no records are wanted).
     - `start` is the state at the position from which the log is read.
-    - `later` is the state at the end of a batch that is planned already: what it says of a table goes before the
-      catalog, so that a replay finds what the first reading found.
-    - `catalog` is asked for what neither the log nor the history has.
-    - `versions` are the tables of rows; it only grows, and rows refer to its places. `keyed` gives a TableSchema the
-      key of message.key.columns.
+    - `later` is the state at the end of a batch that has been planned already: its definitions take precedence over the
+      catalog's, so that a replay finds the same as the first reading.
+    - `catalog` returns definitions that neither the log nor the states have.
+    - `versions` are the tables of rows. It only grows, as rows refer to its places. `keyed` returns a TableSchema with
+      the key of message.key.columns.
     """
 
     def __init__(
@@ -270,22 +270,22 @@ class Definitions:
     # --- states -------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Take back what was learned since `keep`: a run that failed is read again."""
+        """Discard the states since `keep`: a run that failed is read again."""
         with self._lock:
             del self._states[self._kept :]
 
     def keep(self) -> None:
-        """Keep what was learned since `begin`: the messages are in the spool."""
+        """Keep the states since `begin`: the messages are in the spool."""
         with self._lock:
             self._kept = len(self._states)
 
     @property
     def now(self) -> State:
-        """Return the state behind everything that was read."""
+        """Return the state after everything that was read."""
         return self._states[-1][1]
 
     def upto(self, end: Place) -> State:
-        """Return the state at a position: behind everything at or before `end`."""
+        """Return the state after everything at or before the place `end`."""
         with self._lock:
             found = self._states[0][1]
             for place, state in self._states[1:]:
@@ -294,7 +294,7 @@ class Definitions:
             return found
 
     def forget(self, position: Place) -> None:
-        """Forget the states before a committed position: nothing before it will be asked for again."""
+        """Discard the states before a committed position, which are not needed again."""
         with self._lock:
             reached = [place for place, _ in self._states[1 : self._kept] if place is not None]
             gone = sum(1 for place in reached if place[:4] <= position[:4])
@@ -309,9 +309,9 @@ class Definitions:
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def version(self, given: TableMap, at: Place) -> int:
-        """Return the place in `versions` of the table of the rows that follow a map; UNCAPTURED if none is captured.
+        """Return the place in `versions` of the table of a map; UNCAPTURED if it is not captured.
 
-        Raises PrerequisiteError if the form of the rows is not known.
+        Raises PrerequisiteError if the form of the rows is unknown.
         """
         name = (given.database, given.table)
         if not self._captured(*name):
@@ -325,7 +325,7 @@ class Definitions:
             log("Rows are left out (inconsistent.schema.handling.mode). %s", error.message)
             return UNCAPTURED
         found = self._known.get((id(table), given.raw))
-        # a definition's id is its own only as long as the definition is there
+        # an id may be that of another definition that has been freed
         if found is not None and self._definitions[found] is table:
             return found
         number = sum(1 for one in self.versions if (one.id.database, one.id.table) == name) + 1
@@ -374,19 +374,19 @@ class Definitions:
         )
 
     def _learned(self, table: TableDefinition, at: Place) -> TableDefinition:
-        """Add a definition that no statement of the log has given, and return it with its numbers."""
+        """Add a definition that does not come from a statement of the log, and return it with its numbers."""
         self._change(at, self.now.with_learned(table))
         return self.now.tables[table.id]
 
     # --- statements ---------------------------------------------------------------------------------------------------
 
     def statement(self, statement: Statement, at: Place) -> StatementEffects:
-        """Follow a statement, and return what it means for the reader.
+        """Apply a statement to the definitions, and return its effects on the reader.
 
-        Raises PrerequisiteError for changes of captured tables that the log has as a statement.
+        Raises PrerequisiteError for a statement that changes rows of captured tables: the log lacks these rows.
         """
         if statement.alters in ("start", "rollback"):
-            # the form changes when the statement is committed
+            # the definition changes only when the statement is committed
             return NO_OUTCOME
         status = settings_of(statement.status)
         sql, reading = _text(statement, status, self.dialect)
@@ -425,7 +425,7 @@ class Definitions:
             return self._recorded(text, database, (), []) if one.words.startswith("FLUSH TABLES") else NO_OUTCOME
         made = follow[type(one)](one, at) if not isinstance(one, AlterTable) else self._alter(one, at, status)
         if made is None:
-            # nothing that is known changes
+            # no known definition changes
             return self._recorded(text, _place_of(one, database), (), [])
         if isinstance(one, DropTables):
             outcomes = [
@@ -439,7 +439,8 @@ class Definitions:
         return StatementEffects(truncated, [bytes_ for outcome in outcomes for bytes_ in outcome.changes])
 
     def _emptied(self, one: Parsed) -> list[int]:
-        """Return the versions of the captured tables that a statement drops or makes anew: their copies get empty."""
+        """Return the versions of the captured tables that a statement drops or creates again, so that copies are
+        emptied."""
         if not self._empties:
             return []
         names: Iterable[Name] = ()
@@ -454,7 +455,7 @@ class Definitions:
         return [self._version_of(table) for table in found if table is not None]
 
     def _version_of(self, table: TableDefinition) -> int:
-        """Return the place in `versions` of a definition that no map describes."""
+        """Return the place in `versions` of a definition without a table map."""
         for place, known in self._definitions.items():
             if known is table:
                 return place
@@ -477,7 +478,7 @@ class Definitions:
         return self.now.databases.get(database)
 
     def _name(self, name: Name) -> Name:
-        """Return a name as the server keeps it (lower_case_table_names)."""
+        """Return a name in the server's form: in lower case if lower_case_table_names is set."""
         return (name[0].lower(), name[1].lower()) if self._folds else name
 
     def _create(self, one: CreateTable, at: Place) -> list[TableChange] | None:
@@ -499,7 +500,7 @@ class Definitions:
         return [TableChange("CREATE", name, state.tables[name])]
 
     def _with_created(self, table: TableDefinition, like: Name | None) -> State:
-        """Return the state with a table that is made, without rows."""
+        """Return the state with a newly created, empty table."""
         state, name = self.now, table.id
         before = state.tables.get(name) or state.former.get(name)
         if before is not None:
@@ -507,7 +508,7 @@ class Definitions:
         found = _COPY.fullmatch(name[1])
         original = state.tables.get((name[0], found[1])) if found else None
         if original is not None:
-            # rows of the original will be copied into it, and then it takes the place of the original
+            # a tool will copy the rows of the original into this table, and then replace the original by it
             is_like = like is not None and self._name(like) == original.id
             return state.with_table(table if is_like else succeeding(table, original))
         columns = tuple(replace(column, number=0, older=UNKNOWN) for column in table.columns)
@@ -547,7 +548,8 @@ class Definitions:
         return [TableChange("ALTER", target, self.now.tables[target])]
 
     def _with_names(self, name: Name, before: TableDefinition, after: TableDefinition, at: Place) -> TableDefinition:
-        """Return the altered table. Warn of names that are other columns' now, if copies know columns by name."""
+        """Return the altered table. If copies identify columns by name, logs a warning for names that are now other
+        columns."""
         if not self._by_name or not self._captured(*name):
             return after
         after, other = renumbered(before, after)
@@ -656,7 +658,7 @@ class Definitions:
             default = charset_of(status.server_collation) if status.server_collation else None
             databases[name] = one.charset or (databases.get(name) if one.verb == "alter" else None) or default or ""
         self._change(at, replace(state, databases=databases))
-        # the reference names no table of what changes a whole database, and an empty one of what alters it
+        # as in Debezium: no tables for CREATE and DROP DATABASE, an empty list for ALTER DATABASE
         if self._told is None or not self._told(name, ""):
             return NO_OUTCOME
         return StatementEffects((), [record(text, name, () if one.verb == "alter" else None, [])])
@@ -697,7 +699,7 @@ class Definitions:
     def _not_understood(
         self, sql: str, statement: Statement, reading: SqlSettings, fault: Unparsable, at: Place
     ) -> StatementEffects:
-        """Put every table in doubt that a statement names which is not understood."""
+        """Mark all tables that an unparsable statement mentions as doubtful."""
         for name in self._mentioned(sql, statement.database, reading):
             self._doubt(name, fault.what, sql, at)
         first = sql.lstrip()[:12].upper()
@@ -706,11 +708,11 @@ class Definitions:
         return self._recorded(sql.strip(), statement.database, (), [])
 
     def _mentioned(self, sql: str, database: str, reading: SqlSettings) -> list[Name]:
-        """Return the known or captured tables whose names stand in a text, whatever it does with them."""
+        """Return the known tables whose names occur in a text."""
         try:
             found = [one for one in tokens(sql, reading) if one.kind in (NAME, WORD)]
         except Unparsable:
-            # not even its words are known: each table of the database may be meant
+            # the text cannot be split into words: it may concern any table of the database
             return [name for name in self.now.tables if name[0] == database]
         words = {one.text if one.kind == NAME else one.raw for one in found}
         if self._folds:
@@ -723,7 +725,7 @@ class Definitions:
         return first.kind == WORD and first.text in _DML
 
     def _data(self, sql: str, database: str, reading: SqlSettings, at: Place) -> StatementEffects:
-        """Return the outcome of a statement that changes rows: DELETE of a whole table is a truncate."""
+        """Return the effects of a statement that changes rows: DELETE without WHERE counts as a truncate."""
         found = tokens(sql, reading)
         words = [one.text for one in found]
         if words[:2] == ["DELETE", "FROM"] and len(found) in (4, 6):
@@ -753,8 +755,8 @@ def may_alter(statement: Statement, dialect: Dialect, keeps: Callable[[str, str]
 
 
 def effect_on(name: Name, statement: Statement, dialect: Dialect) -> str:
-    """Return `made` if a statement makes a table and names its columns, `altered` if it alters the table in another
-    way or may do so, else ""."""
+    """Return the effect of a statement on a table: `made` if it creates the table with columns, `altered` if it changes
+    it otherwise or may do so, else ""."""
     if statement.alters in ("start", "rollback"):
         return ""
     sql, reading = _text(statement, settings_of(statement.status), dialect)
@@ -790,13 +792,13 @@ def _may_touch(one: Parsed, keeps: Callable[[str, str], bool]) -> bool:
 
 
 def _text(statement: Statement, status: SessionSettings, dialect: Dialect) -> tuple[str, SqlSettings]:
-    """Return a statement's text, and how it is read."""
+    """Return a statement's text, and the settings to parse it."""
     reading = SqlSettings(status.ansi_quotes, status.no_backslashes, dialect.name == "mariadb")
     return statement.sql.decode(_codec(status), "replace"), reading
 
 
 def _is_copy(origin: Name, name: Name) -> bool:
-    """Return True if a tool that alters tables online has filled the table `origin` to take the place of `name`."""
+    """Return True if `origin` has the name of an online alteration tool's copy of the table `name`."""
     found = _COPY.fullmatch(origin[1])
     return found is not None and (origin[0], found[1]) == name
 
@@ -809,7 +811,7 @@ def _codec(status: SessionSettings) -> str:
 
 
 def _names_of(parsed: list[tuple[Parsed, str]]) -> tuple[Name, ...]:
-    """Return the names of the tables that statements make, change or drop, as their records list them."""
+    """Return the names of the tables that statements create, alter or drop, as listed in records."""
     names: list[Name] = []
     for one, _ in parsed:
         if isinstance(one, CreateTable):

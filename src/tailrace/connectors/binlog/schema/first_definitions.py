@@ -1,4 +1,4 @@
-"""The definitions of a query as it begins or goes on: from the catalog, or from the text in its offset. Planner."""
+"""The definitions with which a query begins or continues: from the catalog, or from its offset. Planner."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ONLY = "schema.history.internal.store.only.captured"
 
 
 def told(config: Config, tables: TableFilter) -> Callable[[str, str], bool]:
-    """Return whether records of schema changes tell of a database and table; of the database alone if that is ""."""
+    """Return a test for tables whose schema changes get records; with an empty table name for databases."""
     if config[f"{_ONLY}.tables.ddl"]:
         return lambda database, table: not table or tables.includes(database, table)
     if config[f"{_ONLY}.databases.ddl"]:
@@ -35,7 +35,8 @@ def told(config: Config, tables: TableFilter) -> Callable[[str, str], bool]:
 
 
 def wanted(config: Config, tables: TableFilter) -> Callable[[str, str], bool]:
-    """Return whether the definition of a database's table is kept: of captured ones, and of those that are told of."""
+    """Return a test for tables whose definitions are kept: captured ones, and those whose schema changes get
+    records."""
     captured = tables.includes
     if not config["include.schema.changes"]:
         return captured
@@ -46,7 +47,7 @@ def wanted(config: Config, tables: TableFilter) -> Callable[[str, str], bool]:
 def read_tables(
     session: Connection[Any], config: Config, tables: TableFilter, listed: Sequence[ListedTable] | None = None
 ) -> tuple[dict[Name, Created], dict[Name, str]]:
-    """Return the definitions of all wanted tables as they are now, and why captured ones were not understood."""
+    """Return the current definitions of all wanted tables, and the reasons why captured ones were not understood."""
     dialect, keeps, captured = dialect_of(config), wanted(config, tables), tables.includes
     found: dict[Name, Created] = {}
     doubtful: dict[Name, str] = {}
@@ -63,7 +64,7 @@ def read_tables(
 
 
 def initial_state(session: Connection[Any], config: Config, tables: TableFilter) -> State:
-    """Return the definitions as they are now, for the position at which nothing alters tables."""
+    """Return the current definitions as a state."""
     found, doubtful = read_tables(session, config, tables)
     return state_of(found, doubtful, catalog.databases(session))
 
@@ -71,7 +72,7 @@ def initial_state(session: Connection[Any], config: Config, tables: TableFilter)
 def state_of(
     found: dict[Name, Created], doubtful: dict[Name, str], databases: dict[str, catalog.DatabaseCharset]
 ) -> State:
-    """Return the state of definitions that were read."""
+    """Return the state for definitions from the catalog."""
     tables = (one.table for one in found.values())
     return State.of(tables, {name: one.charset for name, one in databases.items()}, doubtful)
 
@@ -89,10 +90,10 @@ def opened(
 ) -> Definitions:
     """Return the definitions from a position on.
 
-    `text` is that of the state at the position; "" means the catalog as it is now. `later` is the text at the end of a
-    batch that is planned already, if there is one. `before` is the text of the state that the catalog follows, if there
-    is one. `connect` opens a session. `tables` are the captured ones, and `removed` those that a command has removed.
-    Raises TailraceError.
+    `text` is the text of the state at the position; "" stands for the current catalog. `later` is the text at the end
+    of a batch that has been planned already, `before` the text of the state before the catalog's; both may be "".
+    `connect` opens a session. `tables` selects the captured tables, and `removed` are the tables that a command has
+    removed. Raises TailraceError.
     """
     dialect = dialect_of(config)
     session = connect()
@@ -124,7 +125,7 @@ def opened(
 
 
 def _asking(connect: Callable[[], Connection[Any]], dialect: Dialect) -> Callable[[Name], TableDefinition | None]:
-    """Return a function that asks the catalog for a table, in a session of its own."""
+    """Return a function that reads a table from the catalog, each time in a new session."""
 
     def ask(name: Name) -> TableDefinition | None:
         session = connect()

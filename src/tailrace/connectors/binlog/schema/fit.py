@@ -1,7 +1,7 @@
-"""Table maps beside definitions: whether a definition can be that of a map, and columns that only a map describes.
+"""Comparison of table maps with definitions, and definitions from table maps. No I/O.
 
-The check is strict where the log is: kinds, lengths of numbers and fractions, nullability, and, if the log has them,
-names, signs, character sets and labels. A definition that was followed wrongly rarely passes it.
+The check covers all that the log shows: kinds, lengths of numbers and fractions, nullability, and, if the log has them,
+names, signs, character sets and labels. A wrong definition rarely passes it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ for _words, _types in (
     ("UUID INET4 INET6", _FIXED),
     ("GEOMETRY POINT LINESTRING POLYGON MULTIPOINT MULTILINESTRING MULTIPOLYGON GEOMETRYCOLLECTION GEOMCOLLECTION",
      {ColumnType.GEOMETRY}),
-    # without strict mode the server makes a TEXT or BLOB of what is too long
+    # without strict mode the server turns a type that is too long into a TEXT or BLOB
     ("CHAR CHARACTER NCHAR BINARY", _FIXED | _VARIABLE | _LONG),
     ("VARCHAR VARCHARACTER NVARCHAR VARCHAR2 VARBINARY RAW NATIONAL", _VARIABLE | _LONG | _FIXED),
     ("TINYTEXT TEXT MEDIUMTEXT LONGTEXT CLOB LONG TINYBLOB BLOB MEDIUMBLOB LONGBLOB XMLTYPE", _LONG),
@@ -66,7 +66,7 @@ _HIDDEN = (ColumnType.LONGLONG, ColumnType.TIMESTAMP2)
 
 
 def misfit(table: TableDefinition, given: TableMap, *, checks_null: bool = True) -> str:
-    """Return why a definition cannot be that of a map, in words; "" if it can."""
+    """Return the reason why a definition does not fit a map; "" if it fits."""
     names = given.names
     if names is not None:
         return _named_misfit(table, given, names)
@@ -94,15 +94,15 @@ def _named_misfit(table: TableDefinition, given: TableMap, names: tuple[str, ...
 
 
 def _is_hidden(name: str, table: TableDefinition) -> bool:
-    """Return True for a column that the server adds and no definition shows."""
+    """Return True for a column that the server adds and that definitions do not show."""
     if name.startswith(("DB_ROW_HASH_", "!hidden!")) or _FUNCTIONAL.fullmatch(name):
         return True
     return table.versioned and name in ("row_start", "row_end")
 
 
 def hidden_places(table: TableDefinition, given: TableMap) -> dict[int, str]:
-    """Return the places of columns that no definition shows, with `end` for the one that says until when a row held,
-    `start` for its begin, else ""."""
+    """Return the places of columns that definitions do not show, each with its role: `start` and `end` of a row's
+    validity, or ""."""
     if given.names is not None:
         shown = {column.name for column in table.columns}
         ends = {"row_start": "start", "row_end": "end"}
@@ -124,11 +124,11 @@ def _column_misfit(column: ColumnDefinition, given: TableMap, place: int, checks
     if kind not in _BY_WORD.get(column.base, {kind}):
         return f"{where} is {column.words} by its definition, and {kind.name} in the log"
     if kind in _LONG and column.base in _SHORT:
-        # a TEXT or BLOB, which the server makes of what is too long for its type
+        # the server turns a type that is too long into a TEXT or BLOB
         most = 1 if column.charset is None else _MOST_BYTES.get(canonical(column.charset), 1)
         if (column.length or 1) * most < 256:
             return f"{where} is {column.words} by its definition, and {kind.name} in the log"
-    # a period's columns and those of a primary key are nullable nowhere
+    # columns of a period or of a primary key are never nullable
     if checks_null and column.nullable and not given.nullable[place] and column.base not in ("TIMESTAMP", "SERIAL"):
         return f"{where} may be null by its definition, and not in the log"
     if checks_null and not column.nullable and given.nullable[place]:
@@ -193,10 +193,10 @@ _BYTES = {1: "TINYBLOB", 2: "BLOB", 3: "MEDIUMBLOB", 4: "LONGBLOB"}
 
 
 def described(given: TableMap, known: tuple[TableDefinition, ...]) -> TableDefinition:
-    """Return the definition of a map that names its columns.
+    """Return the definition from a map that names its columns.
 
-    What the map lacks of a column (its default, its comment, how its type is spelled) comes from the first of `known`
-    in which a column of that name fits the map.
+    Properties that a map lacks (a column's default, its comment, the spelling of its type) come from the first of
+    `known` in which a column of that name fits the map.
     """
     assert given.names is not None
     found = []

@@ -1,4 +1,4 @@
-"""Types of columns as their text says them: `SqlType` of `Column.type_name`. No I/O."""
+"""SqlType: the type of a column, parsed from `Column.type_name`. No I/O."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ GEOMETRIES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SqlType:
-    """A column's type: `base` is the server's own name of it, `words` the name as it is written, with its sign.
+    """A column's type. `base` is the server's name for it, `words` the name in the source text, with its sign.
 
-    `length` and `scale` are what stands in parentheses; None if nothing does.
+    `length` and `scale` are the numbers in parentheses; None if there are none.
     """
 
     base: str
@@ -49,7 +49,7 @@ class SqlType:
 
 @lru_cache(maxsize=4096)
 def parsed(text: str) -> SqlType:
-    """Return the type of a text as `Column.type_name` has it."""
+    """Return the type from a text in the form of `Column.type_name`."""
     found = _TYPE.fullmatch(text)
     if found is None:
         return SqlType(text, text)

@@ -1,4 +1,4 @@
-"""Statements of the log, and where they stand: what the reader passes to the definitions of tables. Planner."""
+"""Statements of the log and their places, which the reader passes to the definitions of tables. Planner."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _ANSI_QUOTES, _NO_BACKSLASH, _STRICT = 1 << 2, 1 << 20, 3 << 21
 class Place(NamedTuple):
     """A place in the log; places sort in log order.
 
-    `epoch` counts the servers that the query has read from, `number` is that of the file, `start` the beginning of the
-    transaction, `pos` that of the event. `seconds` is the event's time.
+    `epoch` counts the servers that the query has read from, `number` is the file's number. The transaction begins at
+    `start`, the event at `pos`. `seconds` is the event's time in s since 1970.
     """
 
     epoch: int
@@ -26,10 +26,10 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement that the log has as text.
+    """A statement in the log.
 
-    `database` was current in its session; `status` are the status variables of the event (sql_mode, character sets).
-    `alters` is the phase of an ALTER that MariaDB logs in two: `start`, `commit` or `rollback`.
+    `database` is the current database of its session; `status` are the status variables of the event (sql_mode,
+    character sets). `alters` is the phase of an ALTER that MariaDB logs in two: `start`, `commit` or `rollback`.
     """
 
     database: str
@@ -43,7 +43,7 @@ class Statement:
 @dataclass(frozen=True, slots=True)
 class StatementEffects:
     """Effects of a statement on the reader: the versions of the captured tables that it truncates, and the records of
-    its schema changes, each as bytes that only the schema's package reads."""
+    its schema changes, as bytes of `schema.changes.record`."""
 
     truncated: Sequence[int] = ()
     changes: Sequence[bytes] = ()
@@ -59,7 +59,7 @@ UNCAPTURED = -1
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """The settings of a statement's session; collations by number, 0 if the event does not say."""
+    """The settings of a statement's session; collations by number, 0 if the event lacks them."""
 
     sql_mode: int = 0
     client_collation: int = 0
@@ -75,16 +75,16 @@ class SessionSettings:
 
     @property
     def strict(self) -> bool:
-        """True if a statement fails that would change a value to make it fit."""
+        """True if a statement fails rather than change a value to make it fit."""
         return bool(self.sql_mode & _STRICT)
 
 
-# The bytes behind each code; those of texts are counted by a length.
+# The number of bytes after each code of fixed size.
 _SIZES = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 18: 2, 19: 1, 20: 1, 128: 3, 129: 8}
 
 
 def settings_of(variables: bytes) -> SessionSettings:
-    """Return the settings among the status variables of an event; what stands behind an unknown code is not read."""
+    """Return the settings among the status variables of an event. Reading stops at an unknown code."""
     mode = client = server = at = 0
     while at < len(variables):
         code = variables[at]

@@ -1,6 +1,6 @@
-"""TABLE_MAP: what the log says of a table before its rows. Planner.
+"""TableMap: the log's description of a table before its rows. Planner.
 
-A map has the types of all columns of the row image, and, as far as `binlog_row_metadata` says, their names, signs,
+A map has the types of all columns of the row image. Depending on `binlog_row_metadata` it also has their names, signs,
 collations, labels and the key.
 """
 
@@ -78,15 +78,15 @@ _TEXT = {
 class TableMap:
     """A table as a TABLE_MAP event describes it.
 
-    `types` are the columns' real types (ENUM and SET, too, which the log calls STRING), `meta` their parameters:
-    bytes of the length (BLOB, JSON, GEOMETRY, VECTOR), of the number (ENUM, SET), bytes of the text (VARCHAR, STRING),
-    digits of fractions (TIME2, DATETIME2, TIMESTAMP2), bits (BIT), precision * 256 + scale (NEWDECIMAL).
+    `types` are the columns' real types, including ENUM and SET, for which the log has STRING. `meta` are their
+    parameters: bytes of the length prefix (BLOB, JSON, GEOMETRY, VECTOR) or of the number (ENUM, SET), bytes of the
+    text (VARCHAR, STRING), digits of fractions (TIME2, DATETIME2, TIMESTAMP2), bits (BIT), precision * 256 + scale
+    (NEWDECIMAL).
 
-    What `binlog_row_metadata` adds is by column, None where the log does not say it: `unsigned`, `collations` (ids, of
-    texts, ENUM and SET), `names`, `labels` (of ENUM and SET), `geometry_types`, `dimensions` (of vectors), `visible`.
-    `key` has the places of the primary key's columns, with the length of each prefix in characters (0: whole); None if
-    the log does not say whether there is one. `raw` are the event's bytes behind the table's id: equal maps have equal
-    ones.
+    The fields of `binlog_row_metadata` have an element for each column, None if the log lacks it: `unsigned`,
+    `collations` (ids, of texts, ENUM and SET), `names`, `labels` (of ENUM and SET), `geometry_types`, `dimensions` (of
+    vectors), `visible`. `key` has the places of the primary key's columns, with the length of each prefix in characters
+    (0: whole); None if unknown. `raw` are the event's bytes after the table's id, which are equal for equal maps.
     """
 
     database: str
@@ -114,7 +114,7 @@ class TableMap:
 
 
 def parse(body: bytes, is_mariadb: bool) -> TableMap:
-    """Return the table of a TABLE_MAP event's body behind the table's id. Raises DecodeError."""
+    """Return the table map from the body of a TABLE_MAP event after the table's id. Raises DecodeError."""
     try:
         return _parse(body, is_mariadb)
     except (IndexError, ValueError) as error:
@@ -126,7 +126,7 @@ def _parse(body: bytes, is_mariadb: bool) -> TableMap:
     names = []
     for _ in range(2):
         length = body[at]
-        # the server writes names in its system's character set, utf8mb3
+        # the server writes names in its system character set, utf8mb3
         names.append(body[at + 1 : at + 1 + length].decode())
         if body[at + 1 + length]:
             raise ValueError
@@ -164,7 +164,7 @@ def _described(given: bytes, described: bytes) -> tuple[tuple[ColumnType, ...], 
             first, second = described[at], described[at + 1]
             at += 2
             if kind in (ColumnType.STRING, ColumnType.ENUM, ColumnType.SET):
-                # the real type is in the first byte; of a long text, two bits of the length too
+                # the first byte has the real type and, for a long text, two bits of the length
                 if first and first & 0x30 != 0x30:
                     kind, found = ColumnType(first | 0x30), second | ((first & 0x30) ^ 0x30) << 4
                 else:
@@ -187,11 +187,11 @@ def _described(given: bytes, described: bytes) -> tuple[tuple[ColumnType, ...], 
 def _optional(body: bytes, types: tuple[ColumnType, ...], is_mariadb: bool) -> dict[str, Any]:
     """Return the fields that `binlog_row_metadata` adds."""
     count = len(types)
-    # MariaDB has a sign of YEARs, MySQL has not
+    # MariaDB logs a sign for YEAR, MySQL does not
     numeric = [
         place for place, kind in enumerate(types) if kind in _NUMERIC or (is_mariadb and kind is ColumnType.YEAR)
     ]
-    # MariaDB takes shapes for texts, of the collation `binary`
+    # MariaDB treats geometries as texts with the collation `binary`
     texts = [place for place, kind in enumerate(types) if kind in _TEXT or (is_mariadb and kind is ColumnType.GEOMETRY)]
     labelled = [place for place, kind in enumerate(types) if kind in (ColumnType.ENUM, ColumnType.SET)]
     unsigned: list[bool | None] = [None] * count
@@ -275,7 +275,7 @@ def _texts(value: bytes, count: int) -> list[bytes]:
 
 
 def packed(body: bytes, at: int) -> tuple[int, int]:
-    """Return the length-encoded number at `at`, and the place behind it. Raises IndexError."""
+    """Return the length-encoded number at `at`, and the place after it. Raises IndexError."""
     first = body[at]
     if first < 251:
         return first, at + 1

@@ -1,4 +1,4 @@
-"""TableSchemas of definitions: what the rest of tailrace knows of a table. No I/O."""
+"""Conversion of definitions to TableSchemas, which the rest of tailrace uses. No I/O."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tailrace.connectors.binlog.schema.fit import hidden_places
 from tailrace.connectors.binlog.schema.table_map import TableMap
 
 HIDDEN, HISTORY_END = "hidden", "history_end"
-"""The `kind` of columns of the log that no event shows; HISTORY_END says until when a version of a row held."""
+"""The `kind` of columns of the log that no event shows; HISTORY_END is the end of the validity of a row's version."""
 
 
 def table_id(name: Name) -> TableId:
-    """Return the full name; a database takes the place of a schema, too."""
+    """Return the full name, with the database also as the schema."""
     return TableId(name[0], name[0], name[1])
 
 
 def schema_of(table: TableDefinition, given: TableMap | None = None) -> TableSchema:
-    """Return the TableSchema of a definition; with a map its columns are those of the map's rows, hidden ones too."""
+    """Return the TableSchema of a definition; with a map it has all columns of the map, including hidden ones."""
     columns = [column_of(column) for column in table.columns]
     if given is not None and len(given) > len(columns):
         for place, role in sorted(hidden_places(table, given).items()):
@@ -30,9 +30,9 @@ def schema_of(table: TableDefinition, given: TableMap | None = None) -> TableSch
 
 
 def aligned(table: TableSchema, known: TableDefinition | None) -> TableSchema:
-    """Return a table that the catalog showed, its columns numbered as in the definition of the log at its position.
+    """Return a table from the catalog, with the numbers of its columns in the definition `known` at its log position.
 
-    Without such a definition, or if its columns have other names, columns have no numbers: names tell them.
+    Without this definition, or if it lacks a column, columns have no numbers, and names identify them.
     """
     numbers = {} if known is None else {column.name: column.number for column in known.columns}
     if known is None or not numbers.keys() >= {column.name for column in table.columns}:
@@ -43,7 +43,7 @@ def aligned(table: TableSchema, known: TableDefinition | None) -> TableSchema:
 
 
 def column_of(column: ColumnDefinition) -> Column:
-    """Return the Column: its type as it is written, its default as `default_of` reads it."""
+    """Return the Column of a definition, with its default in the form for `default_of`."""
     return Column(
         column.name,
         column.type_text(),
@@ -62,5 +62,5 @@ def column_of(column: ColumnDefinition) -> Column:
 
 
 def default_of(column: Column) -> Default | None:
-    """Return the default of a Column that `column_of` has made; None if it has none."""
+    """Return the default of a Column from `column_of`; None if it has none."""
     return None if column.default is None else Default(*json.loads(column.default))

@@ -1,4 +1,4 @@
-"""Sessions with a server of MySQL or MariaDB: how they are opened, and what each of them sets. Planner and worker."""
+"""Sessions with a server of MySQL or MariaDB: opening, TLS, and session variables. Planner and worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _JKS = b"\xfe\xed\xfe\xed"
 
-# A server, its init_connect or a user's initial statements may set these otherwise, and results would differ or end.
+# The server, its init_connect or a user's initial statements may set these differently, and results would be wrong.
 _SETTINGS: tuple[tuple[str, str], ...] = (
     ("sql_mode", "''"),
     ("time_zone", "'+00:00'"),
@@ -32,7 +32,7 @@ _SETTINGS: tuple[tuple[str, str], ...] = (
     ("net_write_timeout", "3600"),
     ("net_read_timeout", "3600"),
     ("wait_timeout", "2147483"),
-    # the causes of failures are told by English texts
+    # some failures are recognised by the English text of the message
     ("lc_messages", "'en_US'"),
 )
 _UNKNOWN_VARIABLE = 1193
@@ -45,7 +45,8 @@ def dialect_of(config: Mapping[str, Any]) -> Dialect:
 
 
 def settings(dialect: Dialect, limit_ms: int = 0) -> list[str]:
-    """Return the statements that a session begins with. A statement of it may take `limit_ms`; 0: without limit."""
+    """Return the statements at the beginning of a session. `limit_ms` is the longest time of a statement; 0: no
+    limit."""
     name, units = dialect.statement_timeout
     limit = limit_ms * units
     fixed = ", ".join(f"SESSION {variable} = {value}" for variable, value in _SETTINGS)
@@ -56,11 +57,11 @@ def settings(dialect: Dialect, limit_ms: int = 0) -> list[str]:
 def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = True) -> Connection[Any]:
     """Return a session in autocommit mode, whose texts are UTF-8 and whose time zone is UTC.
 
-    It has run `database.initial.statements`, and then what each session sets. With `limited` a statement may take
-    `database.query.timeout.ms`. With `dump` it is one that reads the log: without initial statements and without any
-    limit. Raises ConnectionFailed when the server cannot be reached or refuses the login, and PrerequisiteError when
-    the user may not log in so, a store cannot be read, or an initial statement fails; and what Credential.password
-    raises.
+    The session has run `database.initial.statements` and then the statements of `settings`. With `limited` a statement
+    may take `database.query.timeout.ms`. With `dump` the session is for reading the log: it has no initial statements
+    and no limit. Raises ConnectionFailed if the server cannot be reached or refuses the login; PrerequisiteError if the
+    user may not log in this way, a store cannot be read, or an initial statement fails; and the errors of
+    Credential.password.
     """
     import pymysql
 
@@ -68,7 +69,7 @@ def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = Tr
 
     dialect = dialect_of(config)
     limit_ms = config["database.query.timeout.ms"] if limited and not dump else 0
-    # A server that answers later than its limit is gone. A dump keeps time itself, once its statements have run.
+    # A server that answers later than its limit counts as gone. A dump measures time itself after its first statements.
     longest_ms = config["database.query.timeout.ms"] if dump else limit_ms
     patience = longest_ms / 1000 + 30 if longest_ms else None
     login = max(1, -(-config["connection.validation.timeout.ms"] // 1000))
@@ -81,7 +82,7 @@ def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = Tr
             charset="utf8mb4",
             autocommit=True,
             connect_timeout=login,
-            # what takes the connection may never greet
+            # another service may accept the connection and never answer
             read_timeout=login,
             write_timeout=login,
             program_name="tailrace",
@@ -121,7 +122,7 @@ def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = Tr
 
 
 def _demand_dialect(session: Connection[Any], dialect: Dialect) -> None:
-    """Raise PrerequisiteError if the server is the other dialect's."""
+    """Raise PrerequisiteError if the server has the other dialect."""
     version = session.get_server_info()
     actual = MARIADB if "mariadb" in version.lower() else MYSQL
     if actual is not dialect:
@@ -132,21 +133,21 @@ def _demand_dialect(session: Connection[Any], dialect: Dialect) -> None:
 
 
 def rows(session: Connection[Any], statement: str, *values: Any) -> list[tuple[Any, ...]]:
-    """Return the rows of a statement; `values` are put in the place of its `%s`."""
+    """Return the rows of a statement. `values` replace its placeholders `%s`."""
     with session.cursor() as cursor:
         cursor.execute(statement, values or None)
         return list(cursor.fetchall())
 
 
 def variables(session: Connection[Any], *names: str) -> dict[str, str]:
-    """Return global variables as text; those that the server does not have are not among them."""
+    """Return the values of global variables as text, without variables that the server does not have."""
     listed = ", ".join(f"'{name}'" for name in names)
     return {name.lower(): str(value) for name, value in rows(
         session, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")}  # fmt: skip
 
 
 def is_gone(error: Exception) -> bool:
-    """Return True if a failure of PyMySQL says that the session has ended."""
+    """Return True if an error of PyMySQL means that the session has ended."""
     return number_of(error) in (0, 2006, 2013, 2014)
 
 
@@ -156,7 +157,7 @@ def _random_id() -> int:
 
 
 def server_id(config: Mapping[str, Any]) -> int:
-    """Return the number of this replica: the given one, or one that this process has drawn."""
+    """Return the server id of this replica: database.server.id, or a random number of this process."""
     given: int | None = config["database.server.id"]
     return _random_id() if given is None else given
 
@@ -181,7 +182,7 @@ def _context(config: Mapping[str, Any], use: str) -> ssl.SSLContext:
     found = ssl.create_default_context()
     found.check_hostname = use == "name"
     found.verify_mode = ssl.CERT_REQUIRED if use in ("authority", "name") else ssl.CERT_NONE
-    # certificates that MySQL itself makes lack what strict checks demand
+    # certificates that MySQL creates do not pass strict checks
     found.verify_flags &= ~ssl.VERIFY_X509_STRICT
     try:
         if trusted:

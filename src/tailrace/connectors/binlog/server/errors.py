@@ -1,6 +1,6 @@
-"""Failures of sessions: which TailraceError stands for an error of the server or of PyMySQL. No I/O.
+"""Conversion of errors of the server and of PyMySQL to TailraceErrors. No I/O.
 
-The server's texts may hold values of rows, so they are shown only where they cannot.
+The server's messages may contain values of rows, so they are shown only for errors whose messages cannot.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _LOGIN: Mapping[int, tuple[_Kind, str, str]] = {
     ),
     4151: (PrerequisiteError, "The user {user} is locked.", "ALTER USER … ACCOUNT UNLOCK"),
 }  # fmt: skip
-"""By the server's number: errors of a login."""
+"""Errors of a login, by the server's error code."""
 
 _REACHING: tuple[tuple[str, str, str], ...] = (
     (
@@ -105,10 +105,10 @@ _REACHING: tuple[tuple[str, str, str], ...] = (
         "Check database.hostname, database.port and the firewalls in between, or raise connect.timeout.ms.",
     ),
 )  # fmt: skip
-"""By the text: why no connection comes about."""
+"""Errors of connecting, by expressions for their messages."""
 
 _LOST = {2006, 2013, 2014, 2055, 1053, 1077, 1079, 1080, 1152, 1153, 1154, 1158, 1159, 1160, 1161, 1927, 4031}
-"""The numbers of errors with which a session ends."""
+"""Codes of errors that end a session."""
 _CUT_OFF = {1317, 1969, 3024}
 _LOCKED = {1205, 1213, 3058, 3572}
 _RIGHT = {1044, 1142, 1143, 1227, 1370, 1419, 3619}
@@ -161,7 +161,7 @@ _DUMP: tuple[tuple[str, _Kind, str, str], ...] = (
         "Set log_bin, binlog_format=ROW and server_id in the server's configuration, and restart it.",
     ),
 )  # fmt: skip
-"""By the text: errors 1236 and 1381 of a session that reads the log."""
+"""Errors 1236 and 1381 of a session that reads the log, by expressions for their messages."""
 
 
 def number_of(error: Exception) -> int:
@@ -177,7 +177,7 @@ def text_of(error: Exception) -> str:
 
 
 def explain(error: Exception, config: Mapping[str, Any], modes: Mapping[str, str], password: str = "") -> TailraceError:
-    """Return the error for a login that failed; `modes` are the dialect's words for TLS. It never shows `password`."""
+    """Return the error for a failed login, without `password`. `modes` is the `tls_modes` of the dialect."""
     host, place = config["database.hostname"], f"{config['database.hostname']}:{config['database.port']}"
     words = {meaning: word for word, meaning in modes.items()}
     source = Credential.of(config).option
@@ -199,7 +199,7 @@ def refused(error: Exception) -> TailraceError:
     number = number_of(error)
     if number in (1236, 1381):
         return dump_error(text_of(error))
-    # numbers of the socket's own errors are those of the operating system
+    # the error code of an OSError is the operating system's
     is_socket = isinstance(error, OSError)
     if is_socket or number in _LOST or (number == 0 and not isinstance(error, ValueError)):
         return ConnectionFailed(f"The session with the server failed: {_words(error)}.", _AGAIN)
@@ -230,7 +230,7 @@ def _words(error: Exception) -> str:
 
 
 def dump_error(text: str) -> TailraceError:
-    """Return the error for the server's refusal to send its log, error 1236."""
+    """Return the error for the server's refusal to send its log, from the message of error 1236 or 1381."""
     for expression, kind, message, remedy in _DUMP:
         if re.search(expression, text, re.IGNORECASE):
             return kind(message, remedy)
@@ -238,7 +238,7 @@ def dump_error(text: str) -> TailraceError:
 
 
 def lasting(error: Exception) -> TailraceError | None:
-    """Return the error of a session that reads the log, if another session would fail as well; None otherwise."""
+    """Return the error of a session that reads the log if a new session would fail as well, else None."""
     found = error if isinstance(error, TailraceError) else refused(error)
     if isinstance(found, ConnectionFailed) and not found.is_lasting:
         return None
@@ -246,7 +246,7 @@ def lasting(error: Exception) -> TailraceError | None:
 
 
 def explained(call: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Return `call` with PyMySQL's errors, and those of its sockets, raised as TailraceErrors."""
+    """Return a function that calls `call` and raises errors of PyMySQL and its sockets as TailraceErrors."""
 
     @functools.wraps(call)
     def guarded(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:

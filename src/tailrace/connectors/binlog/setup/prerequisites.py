@@ -1,7 +1,6 @@
-"""Checks of all that a server needs for capture. Driver; only reads.
+"""The prerequisites of MySQL and MariaDB for capture, checked one by one. Driver; only reads.
 
-`check` opens its own session; `demand` raises the errors among the findings as one exception, at the start of a
-pipeline.
+`check` returns the findings. `demand`, at the start of a pipeline, raises the errors among them as one exception.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _DAY = 86_400
 def check(config: Config) -> list[Finding]:
     """Return all findings, in the order of the checks, followed by advice.
 
-    Raises ConnectionFailed or PrerequisiteError if there is no connection: then nothing can be checked.
+    Raises ConnectionFailed or PrerequisiteError if it cannot connect.
     """
     with closing(connect(config)) as session:
         inspection = _Inspection(config, session)
@@ -59,9 +58,9 @@ def check(config: Config) -> list[Finding]:
 
 
 def demand(config: Config) -> list[Finding]:
-    """Return the findings without the advice. Raises PrerequisiteError with all errors among them if there are any.
+    """Return the findings without the advice. If some are errors, raises PrerequisiteError with all of them.
 
-    Findings on the checkpoint are left to the planner, which raises PositionLost for lost changes. Raises ConfigError
+    Findings on the checkpoint are left out, since the planner raises PositionLost for lost changes. Raises ConfigError
     if the lists contradict the commands in the checkpoint.
     """
     table_filter(config)
@@ -79,7 +78,8 @@ def unmatched_lists(config: Config, there: Sequence[ListedTable], *, is_fresh: b
 
 
 def misspelt(config: Config, session: Connection[Any], there: Sequence[ListedTable]) -> Iterator[Finding]:
-    """Yield the names of options, and of captured tables, that the log of a server without upper case never has."""
+    """Yield errors for names in options, and of captured tables, that have upper case though the server's log never
+    has."""
     kept = variables(session, "lower_case_table_names").get("lower_case_table_names", "0")
     if kept == "0":
         return
@@ -100,7 +100,7 @@ def misspelt(config: Config, session: Connection[Any], there: Sequence[ListedTab
 
 
 def unlogged(session: Connection[Any], databases: Sequence[str]) -> Iterator[Finding]:
-    """Yield the databases whose changes the server leaves out of its log (binlog_do_db and binlog_ignore_db)."""
+    """Yield an error if the server leaves changes of `databases` out of its log (binlog_do_db and binlog_ignore_db)."""
     import pymysql
 
     for statement in ("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS"):
@@ -196,7 +196,7 @@ class _Inspection:
         yield from self._replica()
 
     def _replica(self) -> Iterator[Finding]:
-        """Yield what the server's log lacks if it is a replica, and what its statements or its delay mean."""
+        """Yield findings about a server that is a replica: changes missing from its log, and its delay."""
         sources = self._sources()
         if (self.of.get("log_slave_updates") or self.of.get("log_replica_updates")) == "OFF":
             known = "the server is a replica, and its log lacks" if sources else "on a replica, the log lacks"
@@ -215,7 +215,8 @@ class _Inspection:
             )  # fmt: skip
 
     def _sources(self) -> list[dict[str, Any]]:
-        """Return the rows of the server's status as a replica; none if it is no replica, or the user may not see."""
+        """Return the rows of the replica status; none if the server is not a replica, or the user may not see the
+        status."""
         import pymysql
 
         for statement in ("SHOW REPLICA STATUS", "SHOW ALL SLAVES STATUS", "SHOW SLAVE STATUS"):
@@ -330,7 +331,7 @@ class _Inspection:
         try:
             return len(rows(self.session, "XA RECOVER"))
         except pymysql.err.Error:
-            # MySQL 8.0 wants a right of its own for it
+            # MySQL 8.0 needs the right XA_RECOVER_ADMIN for it
             return 0
 
     # --- tables -------------------------------------------------------------------------------------------------------
@@ -366,7 +367,7 @@ class _Inspection:
         yield from coverage.findings(self.session, there, {one.id for one in captured})
 
     def values(self) -> list[Finding]:
-        """Return the findings about columns whose values are left out, or that a copy does not show as they are."""
+        """Return the findings about columns whose values are left out, or that a copy cannot show unchanged."""
         settings = EventSettings.from_options(self.config)
         return findings.value_findings(settings, form_of(self.dialect), self._defined)
 

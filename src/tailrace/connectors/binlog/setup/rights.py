@@ -1,4 +1,4 @@
-"""Rights of the user: what it may do, and what the server says that it was granted. Driver; only reads."""
+"""Rights of the user: granted rights, and tests of single rights. Driver; only reads."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pymysql.connections import Connection
 
 DENIED = (1142, 1143, 1044, 1227)
-"""The server's numbers for a right that is missing."""
-# a statement or function that the server does not know
+"""The server's error codes for a missing right."""
+# error codes for a statement or function that the server does not know
 _UNKNOWN = (1064, 1047, 1305, 1046)
 
 
@@ -31,7 +31,7 @@ def is_allowed(session: Connection[Any], statement: str) -> bool:
 
 
 def granted(session: Connection[Any], dialect: Dialect) -> str:
-    """Return all rights of the user, with those of its roles, as one text in capitals."""
+    """Return all rights of the user and its roles, as one text in capitals."""
     import pymysql
 
     texts = [str(row[0]) for row in rows(session, "SHOW GRANTS")]
@@ -48,7 +48,7 @@ def granted(session: Connection[Any], dialect: Dialect) -> str:
 
 
 def log_rights(session: Connection[Any], dialect: Dialect) -> list[str]:
-    """Return the rights that the user lacks to read the log, as GRANT names them."""
+    """Return the rights to read the log that the user lacks, by their names in GRANT."""
     lacking = []
     if not is_allowed(session, "SHOW MASTER STATUS") and not is_allowed(session, "SHOW BINARY LOG STATUS"):
         lacking.append(dialect.log_right)

@@ -1,8 +1,8 @@
 """A running snapshot: its point, the selected tables and their definitions, its plan, and the tasks of each batch.
 
-Planner. Definitions are read before the point is taken and again behind it: if both are the same, they hold at it. A
-table's metadata is kept from being altered only while its query runs, so nobody waits for the snapshot; each query
-looks first whether the table is still what it was.
+Planner. Definitions are read before and after the point is taken: if they are equal, they are valid at the point. A
+metadata lock is held only while a query runs, so that no statement waits for the whole snapshot. Each query first
+checks that the table was not altered.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tailrace")
 
-# The most attempts to take a point whose tables are not altered before they are read.
+# The most attempts to take a point at which no table is being altered.
 _ATTEMPTS = 5
-# Chunks are so large that a snapshot has about so many batches: a crash costs one.
+# The approximate number of batches of a snapshot, from which the size of chunks follows. A crash repeats one batch.
 BATCHES = 12
 _TAKEN_AGAIN = "tables were altered while the snapshot began: it is taken again"
 _CHANGED = (1412, 1054, 1146, 1049, 1051)
-# A blocking snapshot reads the tables that its signal names, whatever this option says.
+# A blocking snapshot reads the tables that its signal names, without regard to this option.
 _ALL: dict[str, Any] = {"snapshot.include.collection.list": []}
 _FORM = (
     "select ordinal_position, column_name, column_type, coalesce(character_set_name, ''), extra "
@@ -74,9 +74,9 @@ Altered = Callable[[LogEnd, LogEnd], bool]
 class TableSnapshots:
     """The snapshots of one query, at most one at a time.
 
-    `connect` opens a session without a limit for its statements; `admit` checks a schema and gives it its events' key.
-    `altered` looks into the log between two looks at the tables; None if no log is read behind the snapshot.
-    All methods raise TailraceError and the driver's errors.
+    `connect` opens a session without a limit for its statements. `admit` checks a schema and returns it with the key of
+    its events. `altered` searches the log between two readings of the definitions; None if no log is read after the
+    snapshot. All methods raise TailraceError and PyMySQL's errors.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class TableSnapshots:
         )
         self._held: HeldPoint | None = None
         self._relay: Relay | None = None
-        # the definitions in the log where the rows are placed
+        # the definitions at the log position of the rows
         self._known: Mapping[Name, TableDefinition] = {}
         # the definitions at the point, and the captured tables among them by `database.table`
         self.state: State | None = None
@@ -113,11 +113,12 @@ class TableSnapshots:
         self._chosen: Mapping[str, str | None] | None = None
         self._planned: list[str] = []
         self._counts: dict[str, int] = {}
-        # tables that a signal has asked for and whose SQL fails
+        # tables of a signal whose statements fail
         self.failing: list[tuple[str, str]] = []
 
     def choose(self, statements: Mapping[str, str | None] | None) -> None:
-        """Read only these tables, by `database.table`, each by its statement if it has one; None: as options say."""
+        """Read only these tables, by `database.table`, each with its statement if it has one; None: the tables of the
+        options."""
         self._chosen = statements
 
     @property
@@ -127,12 +128,14 @@ class TableSnapshots:
 
     @property
     def server(self) -> str:
-        """The server of the point, as positions name it: that of its sessions, since another may have taken over."""
+        """The UUID of the server of the snapshot's sessions; another server may have taken over since."""
         return identify(self._session).uuid
 
     def shows(self, at: BinlogPosition) -> bool:
-        """Return True if the point shows what was delivered up to `at`. Without ids the places of two servers tell
-        nothing, and no position outlives its server."""
+        """Return True if the point shows everything that was delivered up to `at`.
+
+        Without ids the places of two servers are not comparable; the reader refuses such a change of server anyway.
+        """
         point = self.point
         if at.gtids or at.gtid:
             return has_ids(point.gtids, at, self._dialect)
@@ -146,8 +149,8 @@ class TableSnapshots:
     def start(self) -> tuple[SnapshotPlan, tuple[tuple[Key, ...], ...]]:
         """Take a point, and return the plan of the selected tables and the bounds of each.
 
-        Tables whose SQL a signal has brought and whose SQL fails are logged, left out, and listed in `failing`. A table
-        that is altered behind the point cannot be read at it: another point is taken.
+        Tables with a failing statement of a signal are logged, left out, and listed in `failing`. A table that is
+        altered after the point cannot be read at the point: another point is taken.
         """
         import pymysql
 
@@ -163,7 +166,7 @@ class TableSnapshots:
         raise _altered_at_each()
 
     def _divided(self) -> tuple[SnapshotPlan, tuple[tuple[Key, ...], ...]]:
-        """Return the plan of the selected tables and the bounds of each, as they are at the point."""
+        """Return the plan of the selected tables and the bounds of each, at the point."""
         names = self._selected()
         if self._config["snapshot.tables.order.by.row.count"] != "disabled":
             counts = {name: division.estimate(self._session, self._tables[name])[0] for name in names}
@@ -238,7 +241,7 @@ class TableSnapshots:
         raise _altered_at_each()
 
     def _end(self, session: Connection[Any]) -> LogEnd:
-        """Return the end of the log, if it is needed."""
+        """Return the end of the log; ("", 0) if it is not needed."""
         if self._altered is None:
             return "", 0
         file, pos, _ = end_of_log(session)
@@ -263,7 +266,7 @@ class TableSnapshots:
         by_text = {".".join(name): name for name in sorted(captured)}
         if self._chosen is None:
             return [by_text[name] for name in selected(self._config, list(by_text))]
-        # in the order of an initial snapshot, not of the signal; the signal table too, if it is asked for
+        # in the order of an initial snapshot, not of the signal; including the signal table, if the signal names it
         rest = [name for name in by_text if name in self._chosen]
         ordered = [name for name in selected({**self._config, **_ALL}, list(by_text)) if name in self._chosen]
         return [by_text[name] for name in (*ordered, *(name for name in rest if name not in ordered))]
@@ -275,7 +278,7 @@ class TableSnapshots:
         ]
 
     def _hold(self, names: Sequence[Name]) -> bool:
-        """Note the form of each table to read, as it is at the point; return False if one was altered since."""
+        """Store the form of each table to read, at the point. Return False if a table was altered since."""
         import pymysql
 
         self._forms = {}
@@ -301,7 +304,7 @@ class TableSnapshots:
         return bool(self._passing(f"select 1 from {self._source(name)} limit 1"))
 
     def _passing(self, query: str) -> list[tuple[str | None, ...]]:
-        """Return the rows of a query, and let go of its tables."""
+        """Return the rows of a query, and release the metadata locks of its tables."""
         run(self._session, "savepoint tailrace")
         try:
             return rows(self._session, query)
@@ -314,10 +317,10 @@ class TableSnapshots:
         return qualified(self._tables[name])
 
     def _fault(self, name: str) -> str:
-        """Return why the statement of a signal for a table fails, as the rest of a sentence; empty if it does not.
+        """Return why the statement of a signal for a table fails, as the rest of a sentence; "" if it does not.
 
-        Its rows are counted, because a failure in a task would end the query, and would come again in the same batch at
-        each start. Raises ConfigError for a failing statement of the options.
+        The rows are counted to find failures: a failure in a task would end the query, again at each start. Raises
+        ConfigError for a failing statement of the options.
         """
         import pymysql
 
@@ -337,7 +340,7 @@ class TableSnapshots:
         return ""
 
     def _is_asked(self, name: str) -> bool:
-        """Return True if a signal has brought the table's statement."""
+        """Return True if the table's statement comes from a signal."""
         return self._chosen is not None and self._chosen.get(name) is not None
 
     # --- chunks ------------------------------------------------------------------------------------------------------
@@ -347,9 +350,9 @@ class TableSnapshots:
     ) -> list[Task]:
         """Return the tasks of the chunks `[first, done)` of `progress`, about `most` at most.
 
-        `schemas` is the text of the definitions in the log where the rows are placed, "" without them.
-        After a restart the remaining chunks are read in a later state, and the log makes them converge. A table that
-        was dropped meanwhile has no more rows.
+        `schemas` is the text of the definitions at the log position of the rows; "" if there is none. After a restart
+        the remaining chunks are read in a later state, and changes from the log make the result consistent. A table
+        that was dropped meanwhile has no more rows.
         """
         if self._relay is None:
             self._open()
@@ -399,7 +402,8 @@ class TableSnapshots:
         )
 
     def _shown(self, name: str) -> TableSchema:
-        """Return the table as its reads show it: without columns that no event needs, numbered as in the log."""
+        """Return the table with the columns that are read, without columns that no event needs, numbered as in the
+        log."""
         table = self._tables[name]
         return self._settings.shaping.read(aligned(table, self._known.get((table.id.database, table.id.table))))
 
@@ -410,7 +414,7 @@ class TableSnapshots:
         return f"select {select_list(shown.columns, exact=self._exact)} from {qualified(table)}{where(conditions)}"
 
     def _select(self, name: str) -> str:
-        """Return the query of a table that has a statement of its own."""
+        """Return the query of a table with a snapshot statement."""
         columns = select_list(self._shown(name).columns, exact=self._exact)
         return f"select {columns} from {self._source(name)}"
 
@@ -428,7 +432,7 @@ class TableSnapshots:
             control.close()
 
     def planned(self) -> list[TableSchema]:
-        """Return the tables of the running snapshot, also those without rows, as their reads show them."""
+        """Return the tables of the running snapshot with the columns that are read, including tables without rows."""
         return [self._shown(name) for name in self._planned]
 
     @property
@@ -437,7 +441,8 @@ class TableSnapshots:
         return len(self._planned)
 
     def count(self) -> dict[tuple[str, str], int]:
-        """Count the rows of each planned table at the point, in the order of reading; this reads all rows."""
+        """Return the number of rows of each planned table at the point, in the order of reading. This reads all
+        rows."""
         found = {}
         with self._taking_turn() as session:
             for name in self._planned:
@@ -455,7 +460,7 @@ class TableSnapshots:
 
     @property
     def holds_global_lock(self) -> bool:
-        """True while the snapshot keeps everybody from writing to any table. Called by any thread."""
+        """True while the snapshot holds the lock that blocks all writes to all tables. For any thread."""
         held = self._held
         return held is not None and held.is_global
 
@@ -477,7 +482,7 @@ class TableSnapshots:
 def told_records(
     session: Connection[Any], config: Config, tables: TableFilter, created: Mapping[Name, Created]
 ) -> list[bytes]:
-    """Return the records of the definitions that records tell of, in Debezium's order."""
+    """Return the records of the definitions that have records, in Debezium's order."""
     tells = first_definitions.told(config, tables)
     ((charset, collation),) = rows(session, "select @@global.character_set_server, @@global.collation_server")
     found = {name: one for name, one in created.items() if tells(*name)}
@@ -492,12 +497,12 @@ def _altered_at_each() -> PrerequisiteError:
 
 
 def _held(table: TableSchema) -> str:
-    """Return the query that keeps a table from being altered, and fails if it was rebuilt since the point."""
+    """Return the query that takes a table's metadata lock, and fails if the table was rebuilt since the point."""
     return f"select 1 from {qualified(table)} limit 1"
 
 
 def _form(table: TableSchema) -> str:
-    """Return the query of a table's columns as they are now."""
+    """Return the query for a table's current columns."""
     return _FORM.format(literal(table.id.schema), literal(table.id.table))
 
 

@@ -13,7 +13,7 @@ _TWOFOLD = re.compile(r"\\|#|/\*|--")
 def fault(sql: str) -> str:
     """Return why `sql` cannot be one condition or one select, as the rest of a sentence; "" if it can.
 
-    These servers read comments and escapes in ways of their own, so a text that has any is refused.
+    Texts with comments or escapes are refused, since these servers do not read them as in standard SQL.
     """
     plain = _NAME.sub(" x ", sql)
     if "`" in plain:

@@ -1,7 +1,7 @@
 """The division of a table into ranges of its key. Planner.
 
-Integers are divided where the server's estimates say, without reading a row. Other keys are found by a walk over the
-index. Any bounds divide a table: a range that turns out small or large costs time and nothing else.
+Integer keys are divided by the server's estimates, without reading rows. Bounds of other keys are found by a walk over
+the index. Bounds need not be exact: a small or large range only costs time.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ if TYPE_CHECKING:
     from pymysql.connections import Connection
 
 CHUNK_BYTES, LEAST_CHUNK_BYTES = 16 << 20, 1 << 20
-"""Bytes of a chunk, at most and at least, about, by the server's statistics."""
+"""Approximate maximum and minimum size of a chunk in bytes, by the server's statistics."""
 MOST_CHUNKS = 256
 """The most chunks of a table: their bounds are in each offset."""
 _LEAST_ROWS = 1000
 
 
 def index_of(session: Connection[Any], table: TableSchema) -> str:
-    """Return the name of the index over the table's key, in its order and with whole columns; "" if there is none."""
+    """Return the name of the unique index over exactly the columns of the table's key, in order; "" if there is
+    none."""
     found = rows(
         session,
         "select index_name, column_name, sub_part is not null from information_schema.statistics "
@@ -61,7 +62,7 @@ def bounds(session: Connection[Any], table: TableSchema, chunks: int) -> list[Ke
 
 
 def estimate(session: Connection[Any], table: TableSchema) -> tuple[int, int]:
-    """Return about how many rows and bytes a table has."""
+    """Return the server's estimates of a table's rows and bytes."""
     found = rows(
         session,
         "select coalesce(table_rows, 0), coalesce(data_length, 0) from information_schema.tables "
@@ -71,7 +72,7 @@ def estimate(session: Connection[Any], table: TableSchema) -> tuple[int, int]:
 
 
 def _by_estimates(session: Connection[Any], table: TableSchema, column: KeyColumn, chunks: int) -> list[Key]:
-    """Divide by values of an integer: the largest range is halved, again and again."""
+    """Return bounds from values of an integer column, by repeatedly halving the range with most rows."""
     name, source = quoted(column.name), qualified(table)
     ((low, high),) = rows(session, f"select min({name}), max({name}) from {source}")
     if low is None or high is None:
@@ -100,7 +101,7 @@ def _rows_between(session: Connection[Any], source: str, column: KeyColumn, afte
 def _by_walk(
     session: Connection[Any], table: TableSchema, columns: tuple[KeyColumn, ...], index: str, chunks: int
 ) -> list[Key]:
-    """Divide by the keys of every so many rows, in the order of the index."""
+    """Return the keys at equal numbers of rows, in the order of the index."""
     count = max(estimate(session, table)[0] // chunks, _LEAST_ROWS)
     found: list[Key] = []
     while len(found) < chunks - 1:
@@ -109,7 +110,7 @@ def _by_walk(
             break
         found.append(end)
     if found and boundary(session, table, columns, index, found[-1], 1) is None:
-        # the last range has rows: one of them ends the table
+        # the last range would have no rows
         found.pop()
     return found
 
@@ -125,7 +126,7 @@ def boundary(
 ) -> Key | None:
     """Return the key of the `count`-th row after `after`; None if there are fewer rows.
 
-    `index` is used if it is given; `conditions` are those that rows meet.
+    `index` is forced unless it is "". `conditions` restrict the rows.
     """
     forced = f" force index ({quoted(index)})" if index else ""
     met = [*([] if after is None else [compared(columns, ">", after)]), *conditions]

@@ -1,8 +1,7 @@
-"""Keys of tables in SQL: how they are read, written and compared, so that the server's own order divides a table.
+"""Keys of tables in SQL: reading, writing and comparing them in the server's order.
 
-A key is kept as texts. A text is what the server gives for the column's number, its digits or its time, and the
-hexadecimal digits of its bytes for text and binary columns, in the column's own character set: nothing is converted,
-and the column's collation compares.
+A key is kept as texts: numbers and times as the server prints them, and text and binary columns as hexadecimal digits
+of their bytes in the column's character set. So values are not converted, and the column's collation compares them.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 from tailrace.columns.table import Column, TableSchema
 
 Key = tuple[str, ...]
-"""The texts of a key's columns, or of its first columns: all rows with these."""
+"""The texts of a key's columns, or of its first columns only, which stand for all rows with these values."""
 
 _WHOLE = ("tinyint", "smallint", "mediumint", "int", "integer", "bigint")
 _NUMBERS = (*_WHOLE, "decimal", "numeric")
@@ -48,12 +47,12 @@ def qualified(table: TableSchema) -> str:
 
 
 def literal(text: str) -> str:
-    """Return the text as an SQL literal that no sql_mode reads otherwise."""
+    """Return the text as an SQL literal that does not depend on sql_mode."""
     return f"_utf8mb4 x'{text.encode().hex()}'" if text else "''"
 
 
 def base(column: Column) -> str:
-    """Return the server's own name of the column's type, without what follows it."""
+    """Return the server's name of the column's type, without length, sign or character set."""
     found = re.split(r"[( ]", column.type_name.lower(), maxsplit=1)[0]
     return _SYNONYMS.get(found, found)
 
@@ -68,7 +67,7 @@ class KeyColumn:
 
     @classmethod
     def of(cls, column: Column) -> KeyColumn | None:
-        """Return None for a column of a type that divides no table."""
+        """Return the KeyColumn of a column; None for a type by which a table cannot be divided."""
         kind = base(column)
         if kind not in (*_NUMBERS, *_PLACES, *_TIMES, *_BYTES, *_TEXTS, *_PRINTED, "float", "double", "bit"):
             return None
@@ -94,8 +93,9 @@ class KeyColumn:
         return column
 
     def ordered(self) -> str:
-        """Return the expression that compares as the column sorts; an index serves it if it is the column itself."""
-        # a label is compared as text, and a year of one or two digits is another one
+        """Return an expression whose comparison follows the column's sort order. If it is the bare column, an index is
+        used."""
+        # comparisons of labels are of texts, and literals of years with one or two digits are converted
         return f"({quoted(self.name)} + 0)" if self.type in _PLACES else quoted(self.name)
 
     def written(self, text: str) -> str:
@@ -111,7 +111,7 @@ class KeyColumn:
         return literal(text)
 
     def logged(self, text: bytes) -> str:
-        """Return a value as the log's columns have it, as a literal that equals the column's value."""
+        """Return a literal that equals the column's value, from the text of the value in the log."""
         shown = text.decode("utf-8", "surrogateescape")
         if self.type == "bit":
             return str(int(shown[2:] or "0", 16))
@@ -126,7 +126,7 @@ class KeyColumn:
         return f"_utf8mb4 x'{text.hex()}'"
 
     def equal(self) -> str:
-        """Return the expression that is compared with a literal of `logged`."""
+        """Return the expression to compare with a literal of `logged`."""
         return f"({quoted(self.name)} + 0)" if self.type == "year" else quoted(self.name)
 
 
@@ -141,7 +141,7 @@ def _checked(pattern: re.Pattern[str], text: str) -> str:
 
 
 def key_columns(table: TableSchema, names: Sequence[str]) -> tuple[KeyColumn, ...]:
-    """Return the columns `names` of a table; () if one of them cannot divide it."""
+    """Return the columns `names` of a table; () if the table cannot be divided by one of them."""
     found = [KeyColumn.of(table.columns[table.index(name)]) for name in names]
     return tuple(one for one in found if one is not None) if all(found) else ()
 
@@ -155,10 +155,10 @@ class KeyRange:
 
 
 def compared(columns: Sequence[KeyColumn], operator: str, key: Key) -> str:
-    """Return the condition that a row's key is `operator` (`>` or `<=`) than `key`.
+    """Return the condition that a row's key is greater than `key` (`operator` is `>`), or not (`<=`).
 
     Columns are compared one after another, since servers use no index for a comparison of rows. Columns that `key`
-    lacks do not count.
+    lacks are ignored.
     """
     found = ""
     for column, text in reversed(list(zip(columns, key, strict=False))):

@@ -1,13 +1,13 @@
 """The consistent point of a snapshot: sessions that all see one state, and its place in the log. Planner.
 
-How a server is asked for it, with as little locking as it and the user's rights allow:
+The point is taken with as little locking as the server and the user's rights allow:
 
-- MariaDB and Percona Server tell the place at which a consistent snapshot stands: nothing is locked. Sessions begin
-  until all of them stand at one place.
-- Otherwise a global read lock is held while the sessions begin, for milliseconds.
-- A user who may not take it locks the captured tables in its place, for as long.
-- With no right at all, the place is read before the sessions begin. What commits in between is in the rows and in the
-  log; rows with a key come out right.
+- MariaDB and Percona Server show the log position of a consistent snapshot, so nothing is locked. Sessions begin again
+  until all have the same position.
+- Otherwise a global read lock is held for the milliseconds in which the sessions begin.
+- If the user may not take this lock, the captured tables are locked instead, for the same time.
+- Without any of these rights the position is read before the sessions begin. Transactions committed in between are both
+  in the rows and in the log; rows with a key still converge.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = logging.getLogger("tailrace")
 Table = tuple[str, str]
 """A database and a table."""
 
-# The most beginnings until all sessions stand at one place, and how often a quiet moment is waited for without rights.
+# The most attempts to begin all sessions at one position; and, without locks, at a moment without commits.
 _TRIES, _QUIET_TRIES, _PAUSE = 20, 5, 0.1
 # Seconds for which a snapshot waits for prepared XA transactions to end.
 XA_SECONDS, _XA_PAUSE = 60.0, 0.5
@@ -52,8 +52,12 @@ _NO_LOG = "The server writes no binary log, or does not tell its position."
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A place in the log: the file, the position behind the last transaction that is visible, the transactions executed
-    up to it ("" without ids), and when it was taken, in µs since 1970. `is_exact` is False if rows may show more."""
+    """A place in the log at which a snapshot shows the tables.
+
+    `pos` is the position in `file` after the last visible transaction, and `gtids` are the transactions executed up to
+    it ("" without ids). `at_us` is the time at which the point was taken, in µs since 1970. `is_exact` is False if rows
+    may show later transactions.
+    """
 
     file: str
     pos: int
@@ -64,10 +68,10 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class RowOrigin:
-    """Origin of rows for their source blocks: file and `pos`, and of a window its event's transaction, id and session.
+    """Origin of rows for their source blocks: file and `pos`; for a window also the transaction of its event.
 
-    `start` is the place of the transaction in the file, by which rows sort among the changes of the log; `source` and
-    `number` are its id (`source` "": none).
+    `start` is the transaction's position in the file, by which rows sort among the changes of the log. `source` and
+    `number` are its id (`source` "": none), `thread` is its session.
     """
 
     file: str
@@ -85,7 +89,7 @@ class RowOrigin:
 class HeldPoint:
     """Sessions in one state. `close` ends them, and the lock of snapshot.locking.mode=extended.
 
-    `is_global` is True while a lock is held that keeps everybody from writing to any table.
+    `is_global` is True while a lock is held that blocks all writes to all tables.
     """
 
     def __init__(
@@ -117,14 +121,14 @@ class PointTaking:
     lock_ms: int
     runtime: Runtime
     releases: bool = True
-    """False if a session keeps a table's metadata until its transaction ends: on MariaDB, unless the user may keep a
-    session out of the log."""
+    """False if a session keeps metadata locks until its transaction ends: on MariaDB, unless the user may set
+    sql_log_bin."""
     _sessions: list[Connection[Any]] = field(default_factory=list)
 
     def take(self, count: int, tables: Sequence[Table]) -> HeldPoint:
-        """Return `count` sessions in one state; `tables` are those that are read.
+        """Return `count` sessions in one state. `tables` are the tables that will be read.
 
-        Raises PrerequisiteError, ConnectionFailed, and the driver's errors.
+        Raises PrerequisiteError, ConnectionFailed, and PyMySQL's errors.
         """
         deadline = self.runtime.monotonic() + XA_SECONDS
         while True:
@@ -132,7 +136,7 @@ class PointTaking:
             try:
                 prepared = self._prepared(held.sessions[0])
             except BaseException:
-                # its lock must not outlive the attempt
+                # the lock must not outlive the attempt
                 held.close()
                 raise
             if not prepared:
@@ -184,7 +188,8 @@ class PointTaking:
         return session
 
     def later(self) -> Connection[Any]:
-        """Return a session in a later state than the sessions of `take`, for rows that the log brings up to date."""
+        """Return a session in a later state than the sessions of `take`, for rows that changes from the log will
+        correct."""
         session = self._reader()
         try:
             run(session, _BEGIN)
@@ -196,7 +201,7 @@ class PointTaking:
     # --- ways --------------------------------------------------------------------------------------------------------
 
     def _by_own_place(self) -> HeldPoint | None:
-        """Let the sessions begin until all stand at one place; None if the server does not tell it."""
+        """Begin all sessions until they have the same position; return None if the server does not show positions."""
         if self.mode == "extended":
             return None
         for _ in range(_TRIES):
@@ -210,7 +215,7 @@ class PointTaking:
         return None
 
     def _under_lock(self, tables: Sequence[Table]) -> HeldPoint | None:
-        """Let the sessions begin under a lock; None if the user may take none, or snapshot.locking.mode is none."""
+        """Begin all sessions under a lock; return None if the user may take none, or snapshot.locking.mode is none."""
         if self.mode == "none":
             return None
         statements = [_GLOBAL]
@@ -218,7 +223,7 @@ class PointTaking:
             names = [f"{quoted(database)}.{quoted(table)}" for database, table in tables]
             statements.append(f"flush tables {', '.join(names)} with read lock")
             if self.dialect is not MARIADB:
-                # needs no RELOAD; MariaDB does not wait for those who have written to the tables
+                # needs no RELOAD; in MariaDB it does not wait for transactions that have written to the tables
                 statements.append(f"lock tables {', '.join(f'{name} read' for name in names)}")
         for statement in statements:
             lock = self._locked(statement)
@@ -239,7 +244,7 @@ class PointTaking:
     def _locked(self, statement: str) -> Connection[Any] | None:
         """Return a session that holds the lock; None if the user may not take it.
 
-        A session that waits for the lock keeps others from writing, so it waits for no longer than the option says.
+        A session that waits for the lock blocks writes, so it waits for at most snapshot.lock.timeout.ms.
         """
         import pymysql
 
@@ -265,12 +270,12 @@ class PointTaking:
             raise
 
     def _without_lock(self) -> HeldPoint:
-        """Read the place before the sessions begin, in a moment in which nothing commits if one comes."""
+        """Read the position before the sessions begin, preferably in a moment without commits."""
         control = self._sessions[0]
         for number in range(_QUIET_TRIES):
             self._end()
             before = self._present(control)
-            # what is in the log already becomes visible a moment later
+            # transactions in the log become visible a moment later
             self.runtime.sleep(_PAUSE)
             self._begin()
             after = self._present(control)
@@ -314,7 +319,7 @@ class PointTaking:
 def end_of_log(session: Connection[Any]) -> tuple[str, int, str]:
     """Return the file, the position and the executed transactions at the end of the log.
 
-    Raises PrerequisiteError, and the driver's errors.
+    Raises PrerequisiteError, and PyMySQL's errors.
     """
     import pymysql
 
@@ -330,22 +335,23 @@ def end_of_log(session: Connection[Any]) -> tuple[str, int, str]:
 
 
 def is_behind(file: str, pos: int, at: BinlogPosition) -> bool:
-    """Return True if a place between two transactions shows what was delivered up to `at`, on the same server."""
+    """Return True if a snapshot at a place between transactions shows what was delivered up to `at`, on the same
+    server."""
     place = number_of_file(file), pos
     if at.consumed is not None:
-        # the transaction that was delivered in part begins there
+        # the partly delivered transaction begins at `at.start`
         return place > (number_of_file(at.file), at.start)
     return place >= (number_of_file(at.file), at.end)
 
 
 def has_ids(gtids: str, at: BinlogPosition, dialect: Dialect) -> bool:
-    """Return True if the transactions `gtids` are all that were delivered up to `at`, on whatever server."""
+    """Return True if `gtids` contains all transactions that were delivered up to `at`, also on another server."""
     shown = MariadbGtids(gtids) if dialect is MARIADB else MysqlGtids(gtids)
     return all(shown.contains(type(shown)(text)) for text in (at.gtids, at.gtid) if text)  # type: ignore[arg-type]
 
 
 def own_place(session: Connection[Any]) -> tuple[str, int, str] | None:
-    """Return the place at which the session's snapshot stands, if the server tells it: file, position, executed ids."""
+    """Return the file, position and executed ids of the session's snapshot; None if the server does not show them."""
     told = rows(session, "show status like 'binlog\\_snapshot\\_%'")
     found = {str(name).lower(): text for name, text in told}
     file, pos = found.get("binlog_snapshot_file"), found.get("binlog_snapshot_position")

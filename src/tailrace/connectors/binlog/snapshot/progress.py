@@ -1,4 +1,4 @@
-"""SnapshotProgress: a running snapshot as an offset keeps it: plan, bounds, and the chunks that are done. No I/O."""
+"""SnapshotProgress: the state of a running snapshot in an offset. No I/O."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tailrace.snapshot.plan import Chunk, SnapshotPlan
 
 @dataclass(frozen=True, slots=True)
 class SnapshotProgress:
-    """A snapshot and how far it is: `done` chunks have been read.
+    """A snapshot of which `done` chunks have been read.
 
     A table of the plan has one page more than it has `bounds`, and each page is a chunk. All rows show the place
-    `point`, those too that are read after a restart. `epoch` is that of the log's position there. Rows that a signal
-    has asked for show `origin` in its place.
+    `point`, even if they are read after a restart. `epoch` is the epoch of the log position at the point. Rows of a
+    signal show `origin` instead.
     """
 
     plan: SnapshotPlan

@@ -1,4 +1,4 @@
-"""Rows of a window that changes in the log supersede: the log's event is delivered, the row is left out. Planner."""
+"""Detection of rows of a window that changes in the log supersede, so that only the changes are delivered. Planner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEPARATOR = b"\0"
 
 
 class NotComparable(Exception):
-    """Changes cannot be compared with rows: the log does not carry a key, or the table lacks a column of it."""
+    """Changes cannot be compared with rows: the log lacks a key, or the table lacks a column of the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class SupersededKeys:
     everything: bool = False
 
     def stays(self, texts: pa.Array) -> pa.Array | None:
-        """Return a mask of the rows, by the texts of their keys, that are not superseded; None if all stay."""
+        """Return a mask of the keys `texts` that are not superseded; None if none are."""
         if self.everything:
             return pa.array(np.zeros(len(texts), np.bool_))
         if self.keys is None:
@@ -38,7 +38,7 @@ class SupersededKeys:
 
 
 def superseded(identity: Sequence[str], changes: Iterable[ChangeBatch]) -> SupersededKeys:
-    """Return the keys, of the columns `identity`, that the changes of one table have. Raises NotComparable."""
+    """Return the keys, in the columns `identity`, of the changes of a table. Raises NotComparable."""
     keys: list[pa.Array] = []
     for batch in changes:
         if (batch.op == ord("t")).any():
@@ -62,7 +62,7 @@ def superseded(identity: Sequence[str], changes: Iterable[ChangeBatch]) -> Super
 
 
 def _carried(count: int, image: Image, places: Sequence[int]) -> Flags:
-    """Return a mask of the changes that have this image with the whole key in it."""
+    """Return a mask of the changes that have this image with the whole key."""
     carried = np.ones(count, np.bool_) if image.present is None else image.present.copy()
     for place in places:
         lacking = image.unavailable[place]
@@ -72,9 +72,9 @@ def _carried(count: int, image: Image, places: Sequence[int]) -> Flags:
 
 
 def key_texts(columns: Sequence[Column], values: Sequence[pa.Array]) -> pa.Array:
-    """Return the rows' keys as one binary value each."""
+    """Return the keys of the rows, each as a single binary value."""
     parts = [_canonical(column, of) for column, of in zip(columns, values, strict=True)]
-    # a text may hold a zero byte: its length tells keys of several parts apart
+    # lengths make the result unique, since texts may contain the separator
     if len(parts) == 1:
         return parts[0]
     lengths = [pc.cast(pc.binary_length(part), pa.string()).cast(pa.binary()) for part in parts]
@@ -83,7 +83,7 @@ def key_texts(columns: Sequence[Column], values: Sequence[pa.Array]) -> pa.Array
 
 
 def _canonical(column: Column, values: pa.Array) -> pa.Array:
-    """Return one text for each value: the log and the server write some in other ways. Nulls become empty."""
+    """Return the values in a normal form, as the log and the server write some differently. Nulls become empty."""
     texts = pc.fill_null(values.cast(pa.binary()), b"")
     writing = _WRITINGS.get(base(column))
     if writing is None:

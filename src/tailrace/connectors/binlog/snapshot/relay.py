@@ -1,12 +1,13 @@
-"""The relay: lets tasks read in sessions of the planner, which alone see a snapshot's state. Planner and worker.
+"""The relay: runs queries of tasks in sessions of the planner, which alone see a snapshot's state. Planner and worker.
 
-Servers share no snapshot between sessions. So the planner's sessions run the queries of tasks, one at a time each, and
-the relay hands what the server answers to the task, byte by byte; the task decodes it. The relay listens on this host.
-A request is a line of JSON, behind a secret that only tasks have. The answer is the number of columns and that of the
-first packet, a byte each, and then the server's packets up to the last one, which ends the result or is an error.
+Servers cannot share a snapshot between sessions. Therefore the planner's sessions run the queries of tasks, each one at
+a time. The relay passes the server's answer to the task unchanged, and the task decodes it. The relay listens on this
+host. A request is a secret that only tasks have, followed by a line of JSON. The answer is the number of columns (two
+bytes), the number of the first packet (a byte), and then the server's packets; the last one ends the result or is an
+error.
 
-A query holds a table's metadata for as long as it runs. A statement that alters the table would wait, and everybody
-behind it: the relay stops the query as soon as it sees one.
+A query holds a table's metadata lock while it runs. A statement that alters the table has to wait, and so do all later
+statements on the table. The relay stops the query as soon as it sees such a statement.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _KEY = 32
 _WATCH_S = 0.5
 _PATIENCE_S = 30.0
 ALTERED, LOST = 1412, 2013
-"""Numbers of errors: the table was altered since the snapshot; the session is gone."""
+"""Error codes: the table was altered since the snapshot; the session has ended."""
 _WAITING = (
     "select 1 from information_schema.processlist where id <> connection_id() and state like "
     "'%waiting for table metadata lock%' and info is not null limit 1"
@@ -54,7 +55,7 @@ _AGAIN = "Start again with the same checkpoint: the chunks that are done are not
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The way to a relay: its port on this host, and the secret."""
+    """The address of a relay: its port on this host, and the secret."""
 
     port: int
     key: bytes = field(repr=False)
@@ -62,8 +63,11 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class TaskQuery:
-    """A query of a task. `before` is run first, in the same state, and has to give the text `expected`: the definition
-    of the table, which `hold` keeps from being altered. With `is_exact` no later state will do."""
+    """A query of a task.
+
+    `hold` is run first and takes the metadata lock. Then `before`, a query for the table's definition, must return the
+    text `expected`. With `is_exact` the query must see the state of the snapshot, not a later one.
+    """
 
     statement: str
     hold: str = ""
@@ -81,8 +85,8 @@ class TaskQuery:
 
 @dataclass(slots=True)
 class _Reader:
-    """A session that reads. With `is_later` it shows a later state than the point; `holds` is True if it keeps tables
-    from being altered until its transaction ends."""
+    """A session that reads. With `is_later` it shows a later state than the point. `holds` is True if it keeps metadata
+    locks until its transaction ends."""
 
     session: Connection[Any]
     is_later: bool = False
@@ -90,10 +94,10 @@ class _Reader:
 
 
 class Relay:
-    """Serves queries in `sessions`, each of which is in a transaction of its own.
+    """Serves queries in `sessions`, each with its transaction.
 
-    `control` opens another session, and `later` one in a transaction that begins now: it takes the place of one that is
-    lost. With `releases` a session can let go of a table without ending its transaction.
+    `control` opens a session for other statements. `later` opens a session in a transaction that begins now, which
+    replaces a lost one. With `releases` a session can release metadata locks without ending its transaction.
     """
 
     def __init__(
@@ -109,7 +113,7 @@ class Relay:
             self._free.put(_Reader(session))
         self._lock = threading.Lock()
         self._control, self._later, self._releases = control, later, releases
-        # the sessions that run a query for a task, by the server's number of them
+        # the ids of the sessions that run a query for a task
         self._running: set[int] = set()
         self._stopped: set[int] = set()
         self._key = secrets.token_bytes(_KEY)
@@ -120,7 +124,7 @@ class Relay:
             threading.Thread(target=work, name=name, daemon=True).start()
 
     def close(self) -> None:
-        """Take no more requests, and close the sessions that run none."""
+        """Refuse further requests, and close the idle sessions."""
         self._is_over.set()
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -137,7 +141,7 @@ class Relay:
 
     @contextmanager
     def borrowed(self) -> Iterator[Connection[Any]]:
-        """Give a session for the planner's own queries."""
+        """Yield a session for queries of the planner."""
         reader = self._free.get()
         is_kept = False
         try:
@@ -197,7 +201,7 @@ class Relay:
         self._free.put(reader)
 
     def _renewed(self, reader: _Reader) -> _Reader:
-        """Return a session in a later state; the lost one, which fails again, if the server cannot be reached."""
+        """Return a session in a later state; if the server cannot be reached, the lost session, which fails again."""
         try:
             found = _Reader(self._later(), is_later=True)
         except Exception as error:
@@ -207,7 +211,7 @@ class Relay:
         return found
 
     def _run(self, client: socket.socket, reader: _Reader, query: TaskQuery) -> bool:
-        """Run a query and hand its rows on; return False if the session cannot be used again."""
+        """Run a query and pass its rows on. Return False if the session cannot be used again."""
         session = reader.session
         number = session.thread_id()
         run(session, "savepoint tailrace")
@@ -239,7 +243,7 @@ class Relay:
         while state[2] == text_kernels.MORE:
             count = receive(view[filled:])
             if not count:
-                # an error within a row would be taken for the rest of the row: the stream just ends there
+                # an error packet within a row would be read as a part of the row, so the stream just ends
                 if is_wanted and not (state[0] or state[1]):
                     client.sendall(_error_packet(LOST, "the session has ended", int(state[3])))
                 return False
@@ -256,10 +260,10 @@ class Relay:
             filled -= upto
         return True
 
-    # --- those who wait for a table ----------------------------------------------------------------------------------
+    # --- sessions that wait for a table ------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Stop the queries of tasks while another session waits for the metadata of a table."""
+        """Stop the queries of tasks while another session waits for a metadata lock."""
         session: Connection[Any] | None = None
         while not self._is_over.wait(_WATCH_S):
             with self._lock:
@@ -301,7 +305,7 @@ class Relay:
 
 
 def text_of_rows(session: Connection[Any], statement: str) -> str:
-    """Return the rows of a statement as one text."""
+    """Return the rows of a statement as a single text."""
     return "\n".join("\t".join(text or "" for text in row) for row in rows(session, statement))
 
 
@@ -316,12 +320,12 @@ def _error_packet(code: int, text: str, number: int = 0) -> bytes:
 
 
 def _failure(code: int, text: str) -> bytes:
-    """Return the answer to a query that has given no result."""
+    """Return the answer to a query without result."""
     return bytes(3) + _error_packet(code, text)
 
 
 def reached(route: Route) -> socket.socket:
-    """Return a connection with a relay of this host. Raises ConnectionFailed. Worker."""
+    """Return a connection to a relay on this host. Raises ConnectionFailed. Worker."""
     try:
         return socket.create_connection(("127.0.0.1", route.port), timeout=_PATIENCE_S)
     except OSError:
@@ -364,7 +368,7 @@ def rows_of(
 
 @contextmanager
 def alone(config: Config, query: TaskQuery, forms: Sequence[int]) -> Iterator[Iterator[list[pa.Array]]]:
-    """Run a query in a session of its own, as tables are now, and give an iterator over its rows. Worker.
+    """Run a query in a new session, on the current state of tables, and yield an iterator over its rows. Worker.
 
     Raises ConnectionFailed, PrerequisiteError, and ServerError, also for a table that was altered.
     """

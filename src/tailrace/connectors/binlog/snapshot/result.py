@@ -1,4 +1,4 @@
-"""Rows of a result in the text protocol, straight from a socket into columns of Arrow. Any process."""
+"""Results in the text protocol, read from a socket directly into columns of Arrow. Any process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ServerError(Exception):
 
 
 def form(column: Column, *, exact: bool) -> int:
-    """Return the form in which the texts of a column are wanted; `exact` is that of copies, which keep a fraction."""
+    """Return the form of a column's texts. With `exact`, for copies, fractions of timestamps keep their zeros."""
     name = column.type_name.partition("(")[0].split(" ")[0]
     if name in _BYTES or name in _SHAPES:
         return DIGITS
@@ -50,10 +50,10 @@ def form(column: Column, *, exact: bool) -> int:
 
 
 class TextRows:
-    """The rows of one result, of columns in the given `forms`.
+    """The rows of a result, with columns in the given `forms`.
 
-    `receive` fills a buffer and returns the number of bytes, 0 at the end of the stream. `number` is that of the first
-    row's packet. A batch has about as many rows as fit 4 MiB, and at most `most_rows`.
+    `receive` fills a buffer and returns the number of bytes, 0 at the end of the stream. `number` is the number of the
+    first row's packet. A batch has about 4 MiB, and at most `most_rows` rows.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class TextRows:
         width = max(1, len(self._forms))
         self._starts = np.empty(width * min(self._most, 1024), np.int64)
         self._lengths = np.empty_like(self._starts)
-        # place of the next packet, its number, and the rows that are noted
+        # the place of the next packet, its number, and the number of located rows
         self._state = np.array([0, number % _NUMBERS, 0], np.int64)
         self._is_over = False
 
     def batches(self) -> Iterator[list[pa.Array]]:
-        """Yield the rows, a batch at a time: a `binary` array for each column.
+        """Yield the rows in batches, with a `binary` array for each column.
 
-        Raises ServerError, DecodeError, and ConnectionFailed if the result has no end.
+        Raises ServerError, DecodeError, and ConnectionFailed if the connection ends before the result.
         """
         while not self._is_over:
             self._gather()
@@ -82,7 +82,7 @@ class TextRows:
                 yield self._taken()
 
     def _gather(self) -> None:
-        """Note the rows of the next batch."""
+        """Locate the rows of the next batch."""
         width = len(self._forms)
         while True:
             reason = text_kernels.scan(
@@ -117,7 +117,7 @@ class TextRows:
         self._lengths = np.resize(self._lengths, wanted)
 
     def _fill(self) -> None:
-        """Read what is there, at least one byte."""
+        """Receive at least one byte."""
         if len(self._data) - self._filled < ROOM // 2:
             larger = np.empty(2 * len(self._data), np.uint8)
             larger[: self._filled] = self._data[: self._filled]
@@ -135,7 +135,7 @@ class TextRows:
             self._fill()
 
     def _join(self) -> None:
-        """Note a row that spans packets: their payloads are moved together."""
+        """Locate a row that spans packets, after joining their payloads."""
         at = begin = int(self._state[0])
         number = int(self._state[1])
         end = begin + _HEADER
@@ -158,7 +158,7 @@ class TextRows:
         self._state[:] = at, number, 1
 
     def _taken(self) -> list[pa.Array]:
-        """Return the rows that are noted, and move what follows them to the front."""
+        """Return the located rows, and move the bytes after them to the front."""
         rows, width = int(self._state[2]), len(self._forms)
         columns = [self._column(place, width, rows, of) for place, of in enumerate(self._forms)]
         at = int(self._state[0])
@@ -194,7 +194,7 @@ class TextRows:
 
 
 def server_error(payload: bytes) -> ServerError:
-    """Return the error in a packet that begins with 255."""
+    """Return the error from the payload of an error packet, which begins with 255."""
     code = int.from_bytes(payload[1:3], "little")
     state, text = "", payload[3:]
     if text[:1] == b"#":
@@ -203,23 +203,24 @@ def server_error(payload: bytes) -> ServerError:
 
 
 def send(connection: Connection[Any], statement: str) -> tuple[int, int]:
-    """Send a statement, and read its result up to the first row; return the number of columns, and of the next packet.
+    """Send a statement, and read its result up to the first row. Return the number of columns, and the next packet's
+    number.
 
-    Raises the driver's error. The result has to be read to its end, or the session to be closed.
+    The caller has to read the result to its end, or close the session. Raises PyMySQL's errors.
     """
     from pymysql.constants import COMMAND
 
     private: Any = connection
     private._execute_command(COMMAND.COM_QUERY, statement)
     width = private._read_packet().read_length_encoded_integer()
-    # a statement without a result is answered by one packet
+    # the answer to a statement without a result is a single packet
     for _ in range(width + 1 if width else 0):
         private._read_packet()
     return width, private._next_seq_id
 
 
 def receiver(connection: Connection[Any]) -> Callable[[memoryview], int]:
-    """Return a function that reads what the session has received, as `TextRows` wants it; a lost one has no more."""
+    """Return the `receive` of TextRows for a session. It returns 0 for a lost session."""
     private: Any = connection
     stream = private._rfile
 
@@ -238,9 +239,9 @@ def receiver(connection: Connection[Any]) -> Callable[[memoryview], int]:
 def select(
     connection: Connection[Any], statement: str, forms: Sequence[int], most_rows: int = _BATCH_ROWS
 ) -> Iterator[list[pa.Array]]:
-    """Yield the rows of a query, a batch at a time: a `binary` array for each column.
+    """Yield the rows of a query in batches, with a `binary` array for each column.
 
-    A session whose result was not read to its end is closed. Raises the driver's errors, and those of `TextRows`.
+    A session whose result was not read to its end is closed. Raises PyMySQL's errors, and the errors of TextRows.
     """
     width, number = send(connection, statement)
     is_read = False
@@ -259,7 +260,8 @@ def select(
 
 
 def rows(connection: Connection[Any], statement: str) -> list[tuple[str | None, ...]]:
-    """Run a statement, and return the texts of its few rows; none if it has no result. Raises the driver's errors."""
+    """Run a statement, and return its rows as texts; none if it has no result. For few rows. Raises PyMySQL's
+    errors."""
     from pymysql.err import raise_mysql_exception
 
     width, number = send(connection, statement)
@@ -277,12 +279,12 @@ def rows(connection: Connection[Any], statement: str) -> list[tuple[str | None, 
 
 
 def run(connection: Connection[Any], statement: str) -> None:
-    """Run a statement for what it does."""
+    """Run a statement, and ignore its result."""
     rows(connection, statement)
 
 
 def named_rows(connection: Connection[Any], statement: str) -> list[dict[str, str | None]]:
-    """Return the few rows of a statement whose columns differ by version, by the names of the columns."""
+    """Return the rows of a statement as dicts by column name, for statements whose columns differ by version."""
     with connection.cursor() as cursor:
         cursor.execute(statement)
         names = [str(column[0]) for column in cursor.description or ()]

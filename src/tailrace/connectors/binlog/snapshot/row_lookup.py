@@ -1,4 +1,4 @@
-"""Present rows, read by their keys, for values that the log does not carry. Worker."""
+"""Look-up of current rows by their keys, for values that are not in the log. Worker."""
 
 from __future__ import annotations
 
@@ -22,17 +22,15 @@ from tailrace.events.reselection import Found, Key, UnreadableRows
 if TYPE_CHECKING:
     from pymysql.connections import Connection
 
-# The most keys of one query: servers look each of so many up by the index.
+# The most keys of one query: servers use the index for this many.
 _AT_ONCE = 200
 _AGAIN = "Start again with the same checkpoint: nothing is lost."
 
 
 @dataclass(frozen=True, slots=True)
 class PresentRows:
-    """Implements `tailrace.events.reselection.RereadRows` by queries of the present table for many rows.
-
-    `config` holds the password.
-    """
+    """Implements tailrace.events.reselection.RereadRows by queries of the current table. `config` holds the
+    password."""
 
     config: Config = field(repr=False)
 
@@ -62,7 +60,7 @@ class PresentRows:
 
 
 def _demand(session: Connection[object], table: TableSchema, wanted: set[str]) -> None:
-    """Raise UnreadableRows if the types of columns differ from those of the table's version."""
+    """Raise UnreadableRows if the types of columns differ from the types in the table's version."""
     found = rows(
         session,
         "select column_name, data_type from information_schema.columns where table_schema = "
@@ -84,7 +82,7 @@ def _found(
     columns: Sequence[str],
     low: int,
 ) -> Iterator[Found]:
-    """Yield the rows of some keys, with the texts as the log has them."""
+    """Yield the rows of some keys, with texts in the form of the log."""
     identity = [table.columns[table.index(column.name)] for column in named]
     shown = [table.columns[table.index(name)] for name in columns]
     texts = key_texts(
@@ -100,7 +98,7 @@ def _found(
     statement = f"select {listed} from {qualified(table)} where {' or '.join(conditions)}"
     for batch in select(session, statement, forms(identity, exact=True) + forms(shown, exact=True)):
         of = [places.get(text) for text in key_texts(identity, batch[: len(named)]).to_pylist()]
-        # the server may take keys for equal that are other texts
+        # by its collation the server may return keys with different texts
         kept = pa.array([place is not None for place in of])
         numbers = [place for place in of if place is not None]
         if numbers:

@@ -1,4 +1,4 @@
-"""Rows as `r` changes: the columns of a query, in the forms of changes, and their place in the log. Any process."""
+"""Conversion of rows to `r` changes, and the columns of the queries that read them. Any process."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _ZEROFILL = re.compile(r"\bzerofill\b")
 
 
 def selected(column: Column, *, exact: bool) -> str:
-    """Return the expression that reads a column; `exact` is the form of copies.
+    """Return the expression that reads a column.
 
-    A server prints a FLOAT with six digits, and a DOUBLE(m,d) with d of them behind the point. Events show that; copies
-    keep the values.
+    A server prints a FLOAT with six digits, and a DOUBLE(m,d) with d digits after the point. Events show this text;
+    with `exact`, for copies, the value is read without loss.
     """
     if not column.name:
         return "null"
@@ -38,7 +38,7 @@ def select_list(columns: Sequence[Column], *, exact: bool) -> str:
 
 
 def forms(columns: Sequence[Column], *, exact: bool) -> list[int]:
-    """Return the forms of a query's columns, one at least."""
+    """Return the forms of a query's columns; at least one."""
     return [form(column, exact=exact) for column in columns] or [0]
 
 

@@ -1,6 +1,6 @@
 """The signal table `signal.data.collection`: its faults, and inserts of signals. Driver.
 
-Its first three columns are a signal's id, type and data, whatever their names.
+Its first three columns are a signal's id, type and data; their names are arbitrary.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class SignalTable:
         return f"CREATE TABLE {self.quoted} (id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data TEXT);"
 
     def texts(self, session: Connection[Any]) -> list[bool]:
-        """Return for each column whether it is a text; [] if there is no table, or the user may not see it."""
+        """Return a flag for each column, True for a text; [] if there is no table, or the user may not see it."""
         found = rows(session, _COLUMNS.format(literal(self.database), literal(self.table)))
         return [str(kind).lower() in _TEXTS for _, kind, _, _ in found]
 
@@ -105,9 +105,9 @@ class SignalTable:
             )
 
     def insert(self, signal: Signal) -> None:
-        """Write the row of `signal`.
+        """Insert the row of `signal`.
 
-        Raises ConnectionFailed, and PrerequisiteError when the server refuses the row.
+        Raises ConnectionFailed, and PrerequisiteError if the server refuses the row.
         """
         import pymysql
 
@@ -144,7 +144,7 @@ def first_columns(session: Connection[Any], database: str, table: str) -> tuple[
 
 
 def send(config: Config, signal: Signal) -> str:
-    """Write the row of `signal`, and return the table's name.
+    """Insert the row of `signal`, and return the table's name.
 
     Raises ConfigError if no table is named, and the errors of `SignalTable.insert`.
     """

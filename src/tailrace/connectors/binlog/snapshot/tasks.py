@@ -39,15 +39,15 @@ _AGAIN = "Start again with the same checkpoint: the chunks that are done are not
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTask:
-    """A chunk, read by `query` through the relay at `route`, or in a session of its own.
+    """A chunk, read by `query` through the relay at `route`, or in a new session.
 
-    A relay is reached only from the planner's host. On other hosts a task reads its rows as they are now, and the log
-    brings them up to date; `config` (holds the password) has the way to the server.
+    A relay can be reached only on the planner's host. On other hosts a task reads the current rows, and changes from
+    the log make the result consistent; `config` (holds the password) has the server's address.
 
-    With `overridden` the query holds a statement of the user's, with `asked` one of a signal; with `once` the task
-    belongs to no query that could go on after a failure. Raises ConnectionFailed when the relay or its session is gone,
-    or the table was altered; ConfigError when the user's statement fails. The failure of a signal's statement is
-    logged, and the rest of its rows is left out.
+    With `overridden` the query contains a statement of the configuration, with `asked` a statement of a signal. With
+    `once` no query can continue after a failure of the task. `read` raises ConnectionFailed if the relay or its session
+    has ended, or the table was altered; ConfigError if the configuration's statement fails. If a signal's statement
+    fails, this is logged, and the rest of its rows is left out.
     """
 
     route: Route
@@ -89,13 +89,13 @@ class SnapshotTask:
                         error.code,
                     )
                     return
-                # a session that was lost before the first row is followed by another one
+                # if a session is lost before the first row, another one is tried
                 if is_begun or error.code not in _STOPPED or attempt == _TRIES - 1:
                     raise failure(self.table.id, error, once=self.once) from None
 
     @contextmanager
     def _reading(self, wanted: Sequence[int]) -> Iterator[Iterator[list[pa.Array]]]:
-        """Run the query, and give an iterator over its rows."""
+        """Run the query, and yield an iterator over its rows."""
         try:
             client = reached(self.route)
         except ConnectionFailed:
@@ -123,7 +123,7 @@ class SnapshotTask:
 
 @dataclass(frozen=True, slots=True)
 class WindowTask:
-    """The rows of a window that the planner has read: an Arrow IPC stream of the columns of `table`."""
+    """The rows of a window that the planner has read. `rows` is an Arrow IPC stream with the columns of `table`."""
 
     table: TableSchema
     rows: bytes
@@ -161,7 +161,7 @@ class WindowTask:
 
 @dataclass(frozen=True, slots=True)
 class Consecutive:
-    """Tasks that one worker runs one after another: another Spark task costs more than a small task takes."""
+    """Small tasks that one Spark task runs one after another, since a Spark task costs more than a small task takes."""
 
     tasks: tuple[SnapshotTask, ...]
 
@@ -175,7 +175,8 @@ class Consecutive:
 
 
 def is_exact(settings: EventSettings) -> bool:
-    """Return True if rows go into copies, which keep every value as it is; events show what the server prints."""
+    """Return True if rows go into copies or typed rows, which keep exact values; other events show what the server
+    prints."""
     return bool(settings.copies) or settings.typed is not None
 
 

@@ -1,7 +1,7 @@
-"""Kernels over rows of the text protocol: where packets and cells are, and the texts of a column. Any process.
+"""Kernels over rows of the text protocol: places of packets and cells, and the texts of a column. Any process.
 
-A packet is 3 bytes of length, little-endian, a number that counts them, and the payload. A row's payload is one cell
-after another: 251 for null, or a length of 1, 3, 4 or 9 bytes and the bytes of the text.
+A packet is its length in 3 bytes, little-endian, its number in 1 byte, and the payload. The payload of a row is a
+sequence of cells: 251 for null, or a length of 1, 3, 4 or 9 bytes and the bytes of the text.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from tailrace.kernels.compiled import kernel
 Int64s = npt.NDArray[np.int64]
 
 MORE, FULL, LARGE, END, FAILED, OUT_OF_ORDER, MALFORMED = range(7)
-"""Why `scan` stopped: it needs more bytes or room for more rows; a row of several packets; the result's end; an error
-of the server; a packet with a wrong number; a row that is not as the protocol says."""
+"""Reasons why `scan` stopped: it needs more bytes; it needs room for more rows; a row spans packets; the result has
+ended; the server has sent an error; a packet has a wrong number; a row does not follow the protocol."""
 
 _NULL, _TWO, _THREE, _EIGHT, _END, _ERROR = 251, 252, 253, 254, 254, 255
 _HEADER, _LARGEST, _SHORT = 4, (1 << 24) - 1, 9
 PLAIN, DIGITS, TRIMMED = range(3)
-r"""Forms of a column's texts: as the server sends them; bytes as `\x` and hexadecimal digits; without the zeros at the
-end of a fraction."""
+r"""Forms of a column's texts: as sent by the server; bytes as `\x` and hexadecimal digits; fractions without trailing
+zeros."""
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _BACKSLASH, _X, _ZERO, _POINT = 92, 120, 48, 46
 
 
 @kernel(leaf=True)
 def cells(data: Bytes, at: int, end: int, starts: Int64s, lengths: Int64s, row: int, width: int) -> bool:
-    """Note the start and the length (-1: null) of each cell of a row; return False if the row does not end at `end`.
+    """Write the start and the length (-1: null) of each cell of a row. Return False if the row does not end at `end`.
 
     The cells of a row are `width` entries from `row * width` on.
     """
@@ -62,10 +62,10 @@ def cells(data: Bytes, at: int, end: int, starts: Int64s, lengths: Int64s, row: 
 
 @kernel(leaf=True)
 def scan(data: Bytes, filled: int, state: Int64s, starts: Int64s, lengths: Int64s, width: int, most: int) -> int:
-    """Note the cells of the rows in `data`, and return why it stopped.
+    """Locate the cells of the rows in `data`. Return the reason why it stopped.
 
-    `state` is the place of the next packet, its number and the number of rows; it is moved behind what was noted. The
-    packet at which it stops is not passed.
+    `state` is the place of the next packet, its number and the number of rows. It is advanced to the packet at which
+    the kernel stops.
     """
     at, number, row = state[0], state[1], state[2]
     reason = MORE
@@ -105,7 +105,7 @@ def scan(data: Bytes, filled: int, state: Int64s, starts: Int64s, lengths: Int64
 
 @kernel
 def sizes(starts: Int64s, lengths: Int64s, column: int, width: int, rows: int, form: int, valid: Bytes) -> int:
-    """Return room enough for the column's texts, and note in `valid`, bit by bit, which of them are not null."""
+    """Return enough room for the column's texts in bytes, and set the bits of `valid` for texts that are not null."""
     total = np.int64(0)
     for row in range(rows):
         length = lengths[row * width + column]
@@ -154,7 +154,7 @@ def put(
 
 @kernel(leaf=True)
 def _trimmed(data: Bytes, begin: int, length: int) -> int:
-    """Return the length of a time without the zeros at the end of its fraction."""
+    """Return the length of a time without the trailing zeros of its fraction."""
     point = length - 1
     while point >= 0 and data[begin + point] != _POINT:
         point -= 1
@@ -167,10 +167,10 @@ def _trimmed(data: Bytes, begin: int, length: int) -> int:
 
 @kernel(leaf=True)
 def passed_on(data: Bytes, filled: int, state: Int64s) -> int:
-    """Return up to which byte `data` is passed on, and whether a result ends there, in `state`.
+    """Return the number of bytes of `data` to pass on, and update `state`.
 
-    `state` is the number of bytes of a packet that are still to come, 1 if the next packet goes on with a row, END or
-    FAILED once the result's last packet is passed (else MORE), and the number of the packet that comes next.
+    The elements of `state` are the number of missing bytes of the last packet; 1 if the next packet continues a row;
+    END or FAILED after the last packet of the result, else MORE; and the number of the next packet.
     """
     at = min(state[0], filled)
     state[0] -= at

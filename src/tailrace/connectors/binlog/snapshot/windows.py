@@ -1,12 +1,13 @@
 """Windows of incremental snapshots: watermarks, chunks that the planner reads, and the log up to their end. Planner.
 
-The rows of a window are read in a consistent snapshot S, which begins behind the window's low watermark, and the batch
-has every change up to the high watermark. A transaction is in the log a moment before others see it. If an earlier
-batch had delivered such a one, S would give an older row after it. So S has to show what was delivered:
+The rows of a window are read in a consistent snapshot S, which begins after the window's low watermark, and the batch
+has all changes up to the high watermark. A transaction is in the log a moment before other sessions see it. If an
+earlier batch had delivered a transaction that S does not show, S would return an older row after it. S must therefore
+show everything that was delivered:
 
-- with a signal table the watermark itself is a transaction behind it, and servers commit in the order of the log;
-- MariaDB tells the place of S;
-- MySQL waits until the delivered transactions are executed, by their ids.
+- with a signal table the watermark is a later transaction, and servers commit in the order of the log;
+- MariaDB shows the log position of S;
+- for MySQL the planner waits until the delivered transactions are executed, by their ids.
 """
 
 from __future__ import annotations
@@ -77,19 +78,20 @@ log = logging.getLogger("tailrace")
 # Rows of the first automatic window, most rows of any, and the seconds that reading one should take.
 FIRST_ROWS, MOST_ROWS = 4096, 200_000
 WINDOW_PACE = 0.5
-# Seconds for which a window waits until what was delivered is visible, and for which none is opened after a failure.
+# Seconds for which a window waits until delivered transactions are visible; pause between attempts; pause after a
+# failure.
 _VISIBLE_SECONDS, _PAUSE, _LATER = 2, 0.01, 1.0
 _TRIES = 50
 # Milliseconds for which the planner waits for a table that is being altered.
 _LOCK_SECONDS = 1
 _PASSING = {1205, 1213, 1317, 1412, 3024, 1969}
 _PLAIN = re.compile(r"[\w$`\"-]+(\.[\w$`\"-]+)*")
-"""A name in a signal, which is no expression."""
+"""A name in a signal, as opposed to an expression."""
 _BEGIN = "start transaction with consistent snapshot, read only"
 
 
 class Changes:
-    """The changes of a batch as the log's session gives them."""
+    """The changes of a batch, in the form of BinlogLogSession."""
 
     rows: Sequence[Any]
     versions: Sequence[TableSchema]
@@ -99,21 +101,21 @@ class Changes:
 
 
 class NewTables(Protocol):
-    """The part that looks at tables which signals add."""
+    """The checks of tables that signals add."""
 
     def begin(self, end: BinlogPosition, known: State) -> None:
-        """Note the end of the next batch, and the definitions there."""
+        """Set the end of the next batch, and the definitions there."""
         ...
 
     def defined(self, state: State, end: BinlogPosition) -> State:
-        """Return the definitions at the end of the batch, with those of its new tables."""
+        """Return the definitions at the end of the batch, together with those of its new tables."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class WindowRows:
-    """The rows of some chunks of one table, as the planner has read them: texts of `table`'s columns, and of the keys
-    that identify rows, of the columns `identity`."""
+    """The rows of some chunks of a table, read by the planner: texts of the columns of `table`, and the keys of the
+    rows in the columns `identity`."""
 
     table: TableSchema
     identity: tuple[str, ...]
@@ -137,7 +139,7 @@ class Incremental(Windows[BinlogPosition, str, WindowRows, BinlogPosition, Chang
         return self._sessions.latest
 
     def defined(self, state: State, end: BinlogPosition) -> State:
-        """Return the definitions at the end of a batch, with those of tables that its signals have added."""
+        """Return the definitions at the end of a batch, together with those of tables that its signals have added."""
         new = self._sessions.new_tables
         return state if new is None else new.defined(state, end)
 
@@ -151,12 +153,12 @@ class Incremental(Windows[BinlogPosition, str, WindowRows, BinlogPosition, Chang
 
 
 class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition, Changes, WindowTask]):
-    """Opens the windows of a query, one at a time; see WindowSource. Its `At` is the position up to which the log was
-    delivered; its `View` the place of the consistent snapshot, if the server tells it.
+    """Implements WindowSource. `At` is the position up to which the log was delivered, `View` the place of the
+    consistent snapshot; "" if the server does not show it.
 
-    `connect` opens a session; `list_captured` returns the captured tables in the order of their names. `admit` gives a
-    schema its events' key. `row_log` decodes changes. `is_folded` returns True if the server has names in lower case
-    alone.
+    `connect` opens a session. `list_captured` returns the captured tables in the order of their names. `admit` returns
+    a schema with the key of its events. `row_log` decodes changes. `is_folded` returns True if the server has all names
+    in lower case.
     """
 
     new_tables: NewTables | None = None
@@ -194,13 +196,13 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         self.signal_table: tuple[str, str] | None = table_name(name) if name else None
         self.writes = self.signal_table is not None and not config["read.only"]
         self._session: Connection[Any] | None = None
-        # the server of the session, as positions name it
+        # the UUID of the session's server
         self._server = ""
         # the quoted names of the signal table's first three columns
         self._columns: tuple[str, ...] = ()
         self._due = 0.0
         self._number = 0
-        # the place of the latest change that was delivered, as records beside the log show it
+        # the place of the latest change that was delivered, for records that are not in the log
         self.latest: RowOrigin | None = None
         # the last window whose changes could not be compared with its rows
         self._unclear: BinlogWindow | None = None
@@ -258,7 +260,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
 
     @contextmanager
     def view(self, at: BinlogPosition, opened_at: int) -> Iterator[str]:
-        """Begin a consistent snapshot that shows all transactions up to `at`, and read in it inside."""
+        """Return a context in which the session has a consistent snapshot that shows all transactions up to `at`."""
         import pymysql
 
         session = self._planning()
@@ -277,7 +279,8 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
             raise WindowVoid from None
 
     def _begun(self, session: Connection[Any], at: BinlogPosition) -> str:
-        """Begin a transaction whose snapshot shows what was delivered; return its place if the server tells it."""
+        """Begin a transaction whose snapshot shows what was delivered. Return its place; "" if the server does not show
+        it."""
         if self._dialect is MARIADB:
             for _ in range(_TRIES):
                 run(session, _BEGIN)
@@ -293,8 +296,10 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         return ""
 
     def _shows(self, session: Connection[Any], at: BinlogPosition, file: str, pos: int) -> bool:
-        """Return True if MariaDB's snapshot at a place shows what was delivered. Places of two servers cannot be
-        compared: after a failover the ids tell."""
+        """Return True if MariaDB's snapshot at a place shows what was delivered.
+
+        After a failover ids are compared, as places of two servers are not comparable.
+        """
         if self._server == at.server:
             return is_behind(file, pos, at)
         ((shown,),) = rows(session, f"select binlog_gtid_pos({literal(file)}, {pos})")
@@ -306,7 +311,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
                 "An incremental snapshot that writes no watermarks needs transaction ids, and this server has none.",
                 "Set gtid_mode=ON there, or name a signal table in signal.data.collection and leave read.only out.",
             )
-        # with the transaction that was delivered in part
+        # including the partly delivered transaction
         wanted = literal(",".join(filter(None, (at.gtids, at.gtid))))
         ((code,),) = rows(session, f"select wait_for_executed_gtid_set({wanted}, {_VISIBLE_SECONDS})")
         if code != "0":
@@ -314,7 +319,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
             raise WindowVoid
 
     def locate(self, at: BinlogPosition, closing: Watermark | None, closed_at: int) -> BinlogPosition:
-        """Return the end of the log, which is behind all that the window shows, of the server that shows it."""
+        """Return the end of the log of the window's server, which is after everything that the window shows."""
         import pymysql
 
         try:
@@ -330,7 +335,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
     # --- the log -----------------------------------------------------------------------------------------------------
 
     def _of(self, changes: Changes, name: tuple[str, str]) -> list[ChangeBatch]:
-        """Return the changes of one table, decoded."""
+        """Return the decoded changes of a table."""
         if not changes.rows:
             return []
         marked = [replace(one, oid=1 if (one.id.schema, one.id.table) == name else 0) for one in changes.versions]
@@ -340,7 +345,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         return [(signal, position) for signal, op, _, position in self._logged(changes) if op == "c"]
 
     def note(self, changes: Changes) -> None:
-        """Note the end of the batch, and the place of its last change."""
+        """Store the end of the batch, and the place of its last change."""
         if self.new_tables is not None:
             self.new_tables.begin(changes.end, changes.state)
         for part in reversed(changes.rows):
@@ -374,7 +379,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         return self._list_captured()
 
     def local(self, entry: str) -> str:
-        # an expression is left as it is: small letters mean something else there
+        # an expression is not changed, since lower case would change its meaning
         is_plain = self._is_folded() and _PLAIN.fullmatch(entry) is not None
         return entry.lower() if is_plain else entry
 
@@ -400,13 +405,14 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         return found
 
     def _source(self, window: BinlogWindow, changes: Changes) -> RowOrigin:
-        """Return the place that the window's rows show: the closing watermark's event, or else the window's end."""
+        """Return the place for the window's rows: the closing watermark's event, else the latest change, else the
+        window's end."""
         closing, at_us = window.closing, int(window.opened.timestamp() * 1_000_000)
         if closing is not None:
             op = "d" if closing.is_deletion else "c"
             for signal, done, origin, _ in reversed(self._logged(changes)):
                 if signal.id == closing.id and done == op:
-                    # times of MariaDB's log are whole seconds, and Debezium shows the clock's
+                    # times in MariaDB's log are whole seconds, and Debezium shows the time of its clock
                     return replace(origin, at_us=at_us) if self._dialect is MARIADB else origin
         upto = window.upto
         if self.latest is not None:
@@ -416,7 +422,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
     # --- chunks ------------------------------------------------------------------------------------------------------
 
     def next_chunks(self, view: str, state: IncrementalSnapshot, count: int) -> FoundChunks[WindowRows]:
-        """Return the next chunks as one, with as many rows as exist now."""
+        """Return the next chunks, joined to one, with their current rows."""
         import pymysql
 
         one, cursor, session = state.current, state.cursor, self._planning()
@@ -453,7 +459,8 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         return FoundChunks([read], Cursor(end, cursor.maximum, number), count, estimate)
 
     def _described(self, session: Connection[Any], one: Collection) -> tuple[TableSchema, TableSchema]:
-        """Return a table as it is now, whole and as events need it. Raises UnusableTable."""
+        """Return the current table, first with all columns, then with the columns that events need. Raises
+        UnusableTable."""
         if not self._is_captured(one.schema, one.table):
             raise UnusableTable("UNKNOWN_SCHEMA")
         name = (one.schema, one.table)
@@ -489,7 +496,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
     ) -> WindowRows:
         names = whole.key or tuple(column.name for column in columns)
         identity = [whole.columns[whole.index(name)] for name in names]
-        # keys are compared with those of the log, which has every digit
+        # keys are compared with keys of the log, which has all digits
         listed = f"{select_list(shown.columns, exact=self._exact)}, {select_list(identity, exact=True)}"
         wanted = forms(shown.columns, exact=self._exact) + forms(identity, exact=True)
         ranged = [*within(columns, own), *met]
@@ -535,7 +542,7 @@ def _origin(batch: ChangeBatch, row: int) -> RowOrigin:
 
 
 def origin_of(transactions: BinlogTransactions, number: int, pos: int) -> RowOrigin:
-    """Return the place of an event at `pos` of a transaction."""
+    """Return the place of an event at `pos` in a transaction."""
     source = int(transactions.source[number])
     return RowOrigin(
         transactions.names[transactions.file[number]],

@@ -28,7 +28,7 @@ _FLOATS = 24
 
 
 def conversion(column: Column, settings: EventSettings) -> Conversion | None:
-    """Return the conversion of a column's values, as its type says; None for a type that is not known."""
+    """Return the conversion of a column's values by its type; None for an unknown type."""
     kind = sql_type(column)
     if kind.base in INTEGERS:
         return _integer(kind, settings)
@@ -49,14 +49,14 @@ def _integer(kind: SqlType, settings: EventSettings) -> Conversion:
     if kind.base == "bigint":
         known = rules(settings)
         if settings.copies and known.wraps:
-            # a copy never shows another number
+            # a copy never shows a different number
             return numbers.integer(64) if known.wraps_copies else decimals.fixed(0, 20)
         return numbers.wrapping() if known.wraps else decimals.fixed(0, 20)
     return numbers.integer({"smallint": 32, "int": 64}.get(kind.base, bits))
 
 
 def _bool(column: Column, kind: SqlType, settings: EventSettings) -> Conversion:
-    # the catalog says tinyint(1), so a copy, whose columns never change their types by a restart, has numbers
+    # the catalog shows tinyint(1), so copies, whose types must not change by a restart, have numbers
     return numbers.integer(16) if settings.copies else numbers.number_as_boolean()
 
 
@@ -83,7 +83,7 @@ def _double(column: Column, kind: SqlType, settings: EventSettings) -> Conversio
 
 
 def _real(column: Column, kind: SqlType, settings: EventSettings) -> Conversion:
-    # the catalog says double, so a column is a REAL only in events of a table that the log has seen made
+    # the catalog shows double, so a column is a REAL only in events of a table whose creation is in the log
     return floats.floating(False) if settings.copies else numbers.single(exact=True)
 
 
@@ -104,7 +104,7 @@ def _json(column: Column, kind: SqlType, settings: EventSettings) -> Conversion:
     known = column_plans.text(settings, strings.JSON)
 
     def convert(text: str) -> str | None:
-        # a column that was added to rows has no bytes in them
+        # existing rows have no bytes for an added column
         return text or (None if column.nullable else "{}")
 
     return replace(known, plain=convert, zero="{}")
@@ -191,14 +191,15 @@ def _types(table: TableId, given: ValueRules, nulls: bool) -> Types:
 
 
 def types_of(table: TableId, settings: EventSettings) -> Types:
-    """Return what is known of the types of a table's columns; converters select columns by their full names."""
+    """Return the Types of a table's columns. It depends on the table, as converters select columns by their full
+    names."""
     return _types(table, rules(settings), zero_dates(settings) == "null")
 
 
 def plan_columns(table: TableSchema, settings: EventSettings) -> tuple[tuple[ColumnPlan, ...], tuple[str, ...]]:
-    """Return the columns of values, in the table's order, and the names of those left out as unknown.
+    """Return the columns of values, in the table's order, and the names of columns left out because of unknown types.
 
-    Columns that only the log knows have no name, and are not shown.
+    Hidden columns of the log have no name, and are left out.
     """
     plans, unknown = shown_columns(table, settings, types_of(table.id, settings))
     if _documents(settings):
@@ -207,7 +208,7 @@ def plan_columns(table: TableSchema, settings: EventSettings) -> tuple[tuple[Col
 
 
 def _documents(settings: EventSettings) -> bool:
-    """Return True if schemas show comments; Debezium's connector for MariaDB does it whatever the option says."""
+    """Return True if schemas show comments. In Debezium's connector for MariaDB they do regardless of the option."""
     return settings.shaping.comments or settings.connector == MARIADB.name
 
 
@@ -216,7 +217,7 @@ def _documented(plan: ColumnPlan, comment: str | None) -> ColumnPlan:
 
 
 def plan_key(table: TableSchema, settings: EventSettings) -> tuple[ColumnPlan, ...]:
-    """Return the columns of the key in the key's order, unshaped."""
+    """Return the columns of the key in the key's order, without the column options for values."""
     plans = key_columns(table, settings, types_of(table.id, settings))
     return (
         tuple(_documented(plan, table.columns[plan.index].comment) for plan in plans) if _documents(settings) else plans

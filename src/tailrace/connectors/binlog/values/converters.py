@@ -1,4 +1,4 @@
-"""Debezium's own converters for MySQL and MariaDB, as `converters` names them: which columns they change. No I/O."""
+"""Debezium's converters for MySQL and MariaDB, which the option `converters` names. No I/O."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _TEMPORAL = ("DATE", "DATETIME", "TIMESTAMP")
 
 @dataclass(frozen=True, slots=True)
 class Converter:
-    """A converter: its class without the package, and its options by name, without the name of the converter."""
+    """A converter: its class without the package, and its options without the prefix of the converter's name."""
 
     kind: str
     options: tuple[tuple[str, str], ...] = ()
-    # compiled once, and equal if the options are
+    # compiled once; not compared
     _compiled: dict[str, tuple[Expression, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     def option(self, name: str, default: str = "") -> str:
@@ -42,7 +42,7 @@ class Converter:
         return self.option(name, str(default)).strip().lower() == "true"
 
     def selects(self, name: str, option: str, default: str = "") -> bool:
-        """Return True if an expression of the option matches all of the column's name, database.table.column."""
+        """Return True if an expression of the option matches the whole name of the column, database.table.column."""
         if option not in self._compiled:
             listed = split_list(self.option(option, default))
             self._compiled[option] = tuple(map(compile_expression, listed))
@@ -61,7 +61,7 @@ def converters(values: Mapping[str, Any]) -> tuple[Converter, ...]:
 
 
 def converter_faults(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the faults of the options of converters; each is a sentence that begins with the option."""
+    """Yield the faults of the options of converters, as sentences that begin with the option."""
     for name in values.get("converters") or ():
         own = _own(values, name)
         text = own.get("type", "")

@@ -1,7 +1,7 @@
-"""Declared types of columns: name, length and scale as the statement that made the table has them. No I/O.
+"""Declared types of columns: name, length and scale from the statement that created the table. No I/O.
 
 Events show them in the parameters of schemas (`column.propagate.source.type`), records of schema changes in their
-columns; hashes are cut to the length. A module that implements `events.column_plans.DeclaredTypes`.
+columns; hashes are cut to the length. The module implements `events.column_plans.DeclaredTypes`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ UNLIMITED = 2**31 - 1
 
 
 def is_text(column: Column) -> bool:
-    """Return True for a type whose values masks replace."""
+    """Return True for a type whose values can be masked."""
     return sql_type(column).base in TEXTS
 
 
@@ -24,7 +24,7 @@ def type_name(column: Column) -> str:
 
 
 def shown_length(column: Column) -> int | None:
-    """Return the length that events show; None for a type that is written without one."""
+    """Return the length that events show; None for a type without a declared length."""
     found = sql_type(column)
     if found.base == "enum":
         return 1

@@ -1,4 +1,4 @@
-"""Defaults of columns in schemas: what a statement says after DEFAULT, as a value of the column. No I/O."""
+"""Defaults of columns in schemas: conversion of the text after DEFAULT to a value of the column. No I/O."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def default_value(column: Column, known: Conversion, settings: EventSettings) ->
         # Debezium shows no default of a UUID
         return ABSENT
     if found.kind == "now":
-        # the server's clock is no constant: the epoch stands for it where null may not
+        # the current time is not constant: the epoch replaces it if null is not allowed
         return ABSENT if column.nullable and kind.base == "timestamp" else known.zero
     text = server_text(found, kind)
     if text is None:
@@ -35,7 +35,7 @@ def default_value(column: Column, known: Conversion, settings: EventSettings) ->
     if kind.base in ("date", "datetime", "timestamp") and is_partial(text):
         return ABSENT if column.nullable else known.zero
     if kind.base == "bigint" and kind.unsigned and known.logical.connect == "int64":
-        # larger ones would be negative
+        # larger numbers would become negative
         text = str(min(int(text), _MOST_LONG)) if text.isdigit() else text
     outcome, value = plain_value(known, text.encode())
     if outcome != VALUE:

@@ -24,7 +24,7 @@ def _parts(text: str) -> tuple[int | None, bytes]:
 
 
 def geometry_value(text: str) -> dict[str, Any]:
-    """Return a geometry's WKB, and its spatial reference; 0 is none."""
+    """Return a geometry's WKB and its spatial reference, None instead of 0."""
     srid, wkb = _parts(text)
     return {"wkb": binaries.base64_text(wkb), "srid": srid}
 

@@ -1,4 +1,4 @@
-"""Conversions of columns, as changed by the converters that a configuration names. No I/O."""
+"""Conversions of columns with the configured converters. No I/O."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def _zero_date(converter: Converter, name: str, kind: SqlType, known: Conversion
 
 
 def _fallback(converter: Converter, name: str, kind: SqlType) -> str | None:
-    """Return what stands for a zero date, as the server prints it, or NULL; None if the converter does not select the
-    column."""
+    """Return the replacement of a zero date in the server's text form, or NULL; None if the converter does not select
+    the column."""
     targets = [one.upper() for one in split_list(converter.option("target.types", "DATE,DATETIME,TIMESTAMP"))]
     if kind.base.upper() not in targets or not converter.selects(name, "selector", ".*"):
         return None
@@ -84,7 +84,7 @@ def _fallback(converter: Converter, name: str, kind: SqlType) -> str | None:
 
 
 def gives_null(table: TableId, column: Column, given: ValueRules) -> bool:
-    """Return True if a converter shows null in the place of values that the column does not allow to be null."""
+    """Return True if a converter replaces values of a column by null, even if the column is not nullable."""
     kind = sql_type(column)
     if kind.base not in ("date", "datetime", "timestamp"):
         return False

@@ -21,7 +21,7 @@ _LIMIT = 1 << 63
 
 
 def whole(text: str) -> Verbatim:
-    """Return an integer, which ZEROFILL may have filled up with zeros."""
+    """Return an integer, without the leading zeros of ZEROFILL."""
     return integers.number(str(int(text)))
 
 
@@ -30,7 +30,7 @@ def integer(bits: int) -> Conversion:
 
 
 def wrapped(text: str) -> Verbatim:
-    """Return an unsigned number as the int64 with the same bits, as Java reads it."""
+    """Return an unsigned number as the int64 with the same bits, as in Java."""
     number = int(text)
     if not 0 <= number < 2 * _LIMIT:
         raise ValueError("not an unsigned number")
@@ -49,7 +49,7 @@ def wrapping() -> Conversion:
 
 
 def truth(text: str) -> bool:
-    """Return a number as a boolean: every one but zero is true."""
+    """Return a number as a boolean: all numbers except zero are true."""
     return int(text) != 0
 
 
@@ -58,7 +58,7 @@ def _truths(column: pa.Array) -> pa.Array:
 
 
 def number_as_boolean() -> Conversion:
-    """Return the conversion of BOOL: every number but zero is true."""
+    """Return the conversion of BOOL: all numbers except zero are true."""
     known = booleans.boolean_type()
     return replace(known, plain=truth, family=PreparedFamily(_truths, Booleans()))
 
@@ -72,7 +72,7 @@ def _positives(column: pa.Array) -> pa.Array:
 
 
 def positive_as_boolean() -> Conversion:
-    """Return the conversion of TinyIntOneToBooleanConverter, to which negative numbers are false."""
+    """Return the conversion of TinyIntOneToBooleanConverter: negative numbers and zero are false."""
     known = booleans.boolean_type()
     return replace(known, plain=positive, family=PreparedFamily(_positives, Booleans()))
 
@@ -110,13 +110,13 @@ def single_bit() -> Conversion:
 
 def _reversed(column: pa.Array) -> pa.Array:
     digits = pc.utf8_slice_codeunits(column.cast(pa.string()), 2)
-    # the digits of each byte change their places, too
+    # the reversal also swapped the digits of each byte
     swapped = pc.replace_substring_regex(pc.ascii_reverse(digits), r"(.)(.)", r"\2\1")
     return pc.binary_join_element_wise(r"\x", swapped, "")
 
 
 def bits(length: int) -> Conversion:
-    """Return the conversion of BIT: the server's bytes are big-endian, those of events little-endian."""
+    """Return the conversion of BIT: the server's bytes are big-endian, and events have them little-endian."""
     known = binaries.binary("bytes", None)
 
     def convert(text: str) -> str:
@@ -145,7 +145,7 @@ def float_as_double() -> Conversion:
 
 
 def rounded(text: str) -> Any:
-    """Return a FLOAT; the text may be that of the double which equals it."""
+    """Return a FLOAT. The text may be the text of the equal double."""
     return floats.shortest(True)(str(np.float32(text)))
 
 
@@ -154,6 +154,6 @@ def _rounded(column: pa.Array) -> pa.Array:
 
 
 def single(*, exact: bool) -> Conversion:
-    """Return the conversion of FLOAT. `exact`: the texts may be those of doubles that equal the numbers."""
+    """Return the conversion of FLOAT. With `exact` the texts may be those of equal doubles."""
     known = floats.floating(True)
     return replace(known, plain=rounded, family=PreparedFamily(_rounded, known.family)) if exact else known

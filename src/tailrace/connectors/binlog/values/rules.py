@@ -1,4 +1,4 @@
-"""ValueRules: the options of these connectors that change how values are shown. Values only."""
+"""ValueRules: the options of these connectors for the form of values. Values only."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class ValueRules:
     """- `wraps`: BIGINT UNSIGNED is an int64, else a decimal (bigint.unsigned.handling.mode).
-    - `wraps_copies`: it is an int64 in copies, too, because the option is set; larger values cannot be converted there.
-    - `adjusts_years`: years below 100 are those of 1970 to 2069 (enable.time.adjuster).
-    - `adjusts_copies`: they are so in copies, too, because the option is set.
-    - `converters`: those that the configuration names.
-    - `zero_dates`: what stands for dates without a month or a day: `null`, `epoch` or `error`; "": as in the reference
-      in events, null in copies.
-    """
+    - `wraps_copies`: it is also an int64 in copies, because the option is set; there larger values cannot be converted.
+    - `adjusts_years`: years below 100 are read as 1970 to 2069 (enable.time.adjuster).
+    - `adjusts_copies`: this also holds for copies, because the option is set.
+    - `converters`: the converters that the configuration names.
+    - `zero_dates`: the value for dates without a month or a day: `null`, `epoch` or `error`; "": as in Debezium in
+      events, null in copies."""
 
     wraps: bool = True
     wraps_copies: bool = False
@@ -56,11 +55,11 @@ def rules(settings: EventSettings) -> ValueRules:
 
 
 def zero_dates(settings: EventSettings) -> str:
-    """Return what stands for dates without a month or a day; "" as in the reference."""
+    """Return the value for dates without a month or a day: `null`, `epoch` or `error`; "" for Debezium's behaviour."""
     return rules(settings).zero_dates or ("null" if settings.copies else "")
 
 
 def adjusts_years(settings: EventSettings) -> bool:
-    """Return True if years below 100 are those of 1970 to 2069. A copy never shows another year by default."""
+    """Return True if years below 100 are read as 1970 to 2069. For copies this is not the default."""
     known = rules(settings)
     return known.adjusts_copies if settings.copies else known.adjusts_years

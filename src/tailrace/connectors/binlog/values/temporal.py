@@ -22,8 +22,8 @@ from tailrace.values.texts import ShownValues, Texts
 
 YEAR = semantic(INT32, "io.debezium.time.Year")
 _ZONED_ZERO = "1970-01-01T00:00:00Z"
-# A month or a day of zero: no calendar has such a date, and events show null or the epoch instead.
-# Under ALLOW_INVALID_DATES a month may have 31 days. Such days, and February 29, are looked at one by one.
+# Dates with month or day zero, for which events show null or the epoch; and days that a month may lack, which are
+# possible with ALLOW_INVALID_DATES. Columns with such dates, or with February 29, are converted value by value.
 _DOUBTFUL = r"^[0-9]{4}-(?:00|[0-9]{2}-00|02-29|02-3|0[469]-31|11-31)"
 _EARLY = re.compile(r"00([0-9]{2})(?=-)")
 _DAY_NS = 86_400_000_000_000
@@ -45,8 +45,8 @@ def adjusted(text: str) -> str:
 
 
 def _prepared(adjusts: bool) -> Callable[[pa.Array], pa.Array]:
-    """Return a function that adjusts a column's years; it raises ArrowInvalid if a date is partial, so that each is
-    converted plainly."""
+    """Return a function that adjusts a column's years. It raises ArrowInvalid if a date may be invalid, so that values
+    are converted one by one."""
 
     def prepare(column: pa.Array) -> pa.Array:
         texts = column.cast(pa.string())
@@ -62,7 +62,7 @@ def _prepared(adjusts: bool) -> Callable[[pa.Array], pa.Array]:
 
 @dataclass(frozen=True, slots=True)
 class _Dated:
-    """The plain conversion of dates: null for partial ones, an error for those that no calendar has."""
+    """The plain conversion of dates: null for partial dates, ValueError for days that the calendar does not have."""
 
     plain: Callable[[str], Any]
     adjusts: bool
@@ -83,7 +83,7 @@ def _of_dates(known: Conversion, adjusts: bool) -> Conversion:
 
 
 def without_adjustment(known: Conversion) -> Conversion:
-    """Return the conversion of dates that leaves years below 100 as they are."""
+    """Return the conversion of dates without the adjustment of years below 100."""
     family, plain = known.family, known.plain
     if isinstance(plain, _Zeros):
         return with_zeros(without_adjustment(replace(known, plain=plain.known)), "error" if plain.is_error else "epoch")
@@ -128,7 +128,7 @@ def with_zeros(known: Conversion, what: str) -> Conversion:
 
 @dataclass(frozen=True, slots=True)
 class Instant(Family):
-    """Timestamps in UTC as the server prints them: events show the same digits."""
+    """Timestamps in UTC from the server's text, whose digits events keep."""
 
     def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int] | None:
         column = texts.column.cast(pa.string())
@@ -191,7 +191,8 @@ def _within_a_day(column: pa.Array) -> pa.Array:
 
 
 def time(digits: int, mode: str) -> Conversion:
-    """Return the conversion of TIME; modes whose numbers are those of a clock cannot show what is beyond a day."""
+    """Return the conversion of TIME. In the modes `connect` and `isostring` negative times and times beyond a day
+    are errors."""
     mode = "microseconds" if mode == "adaptive_time_microseconds" else mode
     known = times.time(digits, mode, fine=False)
     if mode in ("connect", "isostring"):

@@ -1,5 +1,5 @@
-"""DDL of MySQL and MariaDB: statements as values, and what they make of definitions. No I/O.
+"""DDL of MySQL and MariaDB: the parser of statements, and their effect on definitions. No I/O.
 
-Own, since libraries that parse SQL lose how a type is spelled, which events and records of schema changes show, and
-pass over what they do not know.
+Libraries that parse SQL are not used: they lose the spelling of types, which events and records of schema changes show,
+and skip what they do not know.
 """

@@ -36,7 +36,7 @@ def is_text(column: ColumnDefinition) -> bool:
 
 
 def resolved(column: ColumnDefinition, charset: str | None, *, has_json: bool) -> ColumnDefinition:
-    """Return the column with the character set that it gets from its table; `has_json`: JSON is a type of its own."""
+    """Return the column with the character set that it inherits from its table. `has_json` is as in Dialect."""
     if column.base == "JSON" and not has_json:
         return replace(column, charset="utf8mb4")
     if not is_text(column):
@@ -50,14 +50,14 @@ def resolved(column: ColumnDefinition, charset: str | None, *, has_json: bool) -
 
 
 def resolved_table(table: TableDefinition, charset: str | None, *, has_json: bool) -> TableDefinition:
-    """Return a created table, whose database has `charset`, with the character sets of its columns."""
+    """Return a created table with the character sets of its columns. `charset` is the default of the database."""
     own = table.charset or charset
     columns = tuple(resolved(column, own, has_json=has_json) for column in table.columns)
     return _with_history(replace(table, charset=own, columns=columns))
 
 
 def _with_history(table: TableDefinition) -> TableDefinition:
-    """Return a system-versioned table with what the server adds to it: keys end with the period's end."""
+    """Return a table with the implicit changes for system versioning: the server adds the period's end to keys."""
     ends = [column.name for column in table.columns if column.period == "end"]
     if not table.versioned or not ends:
         return table
@@ -78,11 +78,10 @@ def _with_history(table: TableDefinition) -> TableDefinition:
 def altered(
     table: TableDefinition, actions: tuple[Action, ...], charset: str | None, *, has_json: bool
 ) -> TableDefinition:
-    """Return the table after the actions of one ALTER TABLE; `charset` is its database's. Raises Unparsable if they do
-    not fit it.
+    """Return the table after the actions of one ALTER TABLE. `charset` is the default of the database.
 
-    As in the server, all actions name columns as they were before the statement, except the one behind AFTER, which is
-    named as it is then.
+    As in the server, all actions use the names of columns before the statement, except after AFTER. Raises Unparsable
+    if the actions do not fit the table.
     """
     for action in actions:
         if action.verb not in _OF_COLUMNS:
@@ -100,7 +99,7 @@ _OF_COLUMNS = ("add", "change", "drop", "rename", "default")
 
 
 def _applied(table: TableDefinition, action: Action, charset: str | None) -> TableDefinition:
-    """Return the table after an action that adds, changes or drops no column; keys are added later."""
+    """Return the table after an action on the table as a whole. Keys are added later."""
     if action.verb == "unindex":
         return without_index(table, action.name)
     if action.verb == "reindex":
@@ -136,14 +135,16 @@ class _Columns:
 
     def __init__(self, table: TableDefinition, has_json: bool) -> None:
         self._table, self._has_json = table, has_json
-        # what becomes of each column: None for one that is dropped
+        # the new definition of each column, None if dropped
         self._now: list[ColumnDefinition | None] = list(table.columns)
-        # columns that get a new place, in the order of the statement: their own place, or -1 for a new one
+        # columns that get a new place, in the order of the statement: old place (-1: new), column, and the name after
+        # AFTER
         self._placed: list[tuple[int, ColumnDefinition, str | None]] = []
         self._highest = max(table.highest, len(table.columns))
 
     def take(self, action: Action) -> bool:
-        """Apply an action; return False if IF EXISTS or IF NOT EXISTS lets it do nothing. Raises Unparsable."""
+        """Apply an action. Return False if it has no effect because of IF EXISTS or IF NOT EXISTS. Raises
+        Unparsable."""
         place = self._table.index(action.column.name if action.verb == "add" and action.column else action.name)
         if action.verb == "add":
             if place >= 0 and action.if_there:
@@ -187,11 +188,11 @@ class _Columns:
             self._placed.append((place, column, action.place))
 
     def result(self) -> TableDefinition:
-        """Return the table with its columns where they belong. Raises Unparsable."""
+        """Return the table with its columns in their new order. Raises Unparsable."""
         away = {place for place, _, _ in self._placed}
         columns = [one for place, one in enumerate(self._now) if one is not None and place not in away]
-        for _, column, behind in self._placed:
-            columns.insert(_place_behind(columns, behind), column)
+        for _, column, previous in self._placed:
+            columns.insert(_place_behind(columns, previous), column)
         names = [column.name.casefold() for column in columns]
         if len(set(names)) < len(names):
             raise Unparsable(f"there are two columns {next(name for name in names if names.count(name) > 1)}")
@@ -202,14 +203,14 @@ class _Columns:
             self._table,
             columns=tuple(columns),
             primary=_called(self._table.primary, called),
-            # those of no column are gone
+            # indexes whose columns are all dropped are dropped
             unique=tuple(index._replace(columns=names) for index, names in left if names or not index.plain),
             highest=self._highest,
         )
 
 
 def _place_behind(columns: list[ColumnDefinition], name: str | None) -> int:
-    """Return the place behind a column; 0 for "", the last place for None."""
+    """Return the place after a column; 0 for "", the last place for None."""
     if not name:
         return len(columns) if name is None else 0
     found = [one.name.casefold() for one in columns]
@@ -219,17 +220,17 @@ def _place_behind(columns: list[ColumnDefinition], name: str | None) -> int:
 
 
 def _called(names: tuple[str, ...], called: dict[str, str | None]) -> tuple[str, ...]:
-    """Return the names of an index's columns after the statement, without those that are gone."""
+    """Return the names of an index's columns after the statement, without dropped columns."""
     found = (called.get(name, name) for name in names)
     return tuple(name for name in found if name is not None)
 
 
 def _older(column: ColumnDefinition) -> Default:
-    """Return the value that existing rows get in a column that is added."""
+    """Return the value of existing rows in an added column."""
     if column.generated or column.automatic or column.period in ("start", "end"):
         return UNKNOWN
     if column.base == "TIMESTAMP" and (column.default is None or column.default == NOTHING):
-        # without explicit_defaults_for_timestamp it has a default that is not written
+        # without explicit_defaults_for_timestamp it has an implicit default
         return column.older if column.default is None else NOTHING
     if column.default is not None:
         return UNKNOWN if column.default.kind in ("now", "expression") else column.default
@@ -250,9 +251,10 @@ _TEMPORAL = ("TIME", "DATETIME", "TIMESTAMP")
 
 
 def rewritten(before: TableDefinition, after: TableDefinition, *, strict: bool) -> list[str]:
-    """Return the names of the columns in which a statement may have given other values to existing rows.
+    """Return the names of the columns whose values a statement may have changed in existing rows, without rows in the
+    log.
 
-    The log has no rows of that. `strict`: by sql_mode the statement fails where a value does not fit the new type.
+    `strict` is True if the sql_mode makes the statement fail for a value that does not fit the new type.
     """
     known = {column.number: column for column in before.columns}
     pairs = [(known[column.number], column) for column in after.columns if column.number in known]
@@ -263,8 +265,11 @@ def rewritten(before: TableDefinition, after: TableDefinition, *, strict: bool) 
 
 
 def renumbered(before: TableDefinition, after: TableDefinition) -> tuple[TableDefinition, list[str]]:
-    """Return the table after an alteration with the names of the columns that are gone, and the names, sorted, that are
-    now those of other columns: swapped, or dropped and made again."""
+    """Return the altered table with its dropped columns recorded, and the sorted names that now belong to other
+    columns.
+
+    Such a name was swapped with another, or its column was dropped and added again.
+    """
     known = {**dict(before.gone), **{column.name: column.number for column in before.columns if column.number}}
     now = {column.name: column.number for column in after.columns if column.number}
     gone = tuple((name, number) for name, number in known.items() if name not in now)
@@ -276,7 +281,7 @@ def _shape(column: ColumnDefinition) -> tuple[object, ...]:
 
 
 def keeps_values(old: ColumnDefinition, new: ColumnDefinition, *, strict: bool) -> bool:
-    """Return True if all values of a column are certainly the same after it was given another type."""
+    """Return True if a change of type certainly keeps all values of a column."""
     if old.generated != new.generated or (new.generated and old.expression != new.expression):
         return not new.generated
     if old.nullable and not new.nullable and not strict:
@@ -312,16 +317,16 @@ def keeps_values(old: ColumnDefinition, new: ColumnDefinition, *, strict: bool) 
 
 
 def numbered(table: TableDefinition, number: int) -> TableDefinition:
-    """Return a table with its number, and its columns with theirs, if they have none."""
+    """Return a table with its number, and with numbers for its columns without one."""
     columns = tuple(replace(one, number=one.number or place) for place, one in enumerate(table.columns, 1))
     highest = max([table.highest, *(one.number for one in columns)], default=0)
     return replace(table, number=number, columns=columns, highest=highest)
 
 
 def succeeding(table: TableDefinition, before: TableDefinition, older: Default = UNKNOWN) -> TableDefinition:
-    """Return a table that takes the place of `before`: its columns are those of the same name there.
+    """Return a table that replaces `before`: columns of the same name count as the same column.
 
-    `older` is the value that rows which are older than the table have in its further columns.
+    `older` is the value of older rows in the other columns.
     """
     known = {one.name: one for one in before.columns}
     highest = max(before.highest, len(before.columns))

@@ -1,4 +1,4 @@
-"""parse: a statement of the log, or of SHOW CREATE TABLE, as a value."""
+"""Parser of statements in the log and of SHOW CREATE TABLE. No I/O."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _SECOND = {
     "DOUBLE": ("PRECISION",), "CHARACTER": ("VARYING",), "CHAR": ("VARYING",), "NCHAR": ("VARYING", "VARCHAR"),
     "NATIONAL": ("CHAR", "CHARACTER", "VARCHAR", "VARCHARACTER"), "LONG": ("VARBINARY", "VARCHAR", "CHAR", "CHARACTER"),
 }  # fmt: skip
-# Options of tables that change no column; each may have a value behind an optional equals sign.
+# Options of tables that change no column; each may have a value after an optional equals sign.
 _OPTION_WORDS = (
     "ENGINE TYPE ALGORITHM LOCK AUTO_INCREMENT AVG_ROW_LENGTH CHECKSUM TABLE_CHECKSUM COMPRESSION CONNECTION "
     "DATA INDEX DELAY_KEY_WRITE ENCRYPTION ENCRYPTED ENCRYPTION_KEY_ID ENGINE_ATTRIBUTE "
@@ -73,7 +73,7 @@ _PARTITION_VERBS = frozenset(_PARTITION_WORDS.split())
 
 
 def parse(sql: str, database: str, reading: SqlSettings) -> list[tuple[Parsed, str]]:
-    """Return the statements of a text, each with its own text; `database` is the current one. Raises Unparsable."""
+    """Return the statements of a text, each with its text. `database` is the current database. Raises Unparsable."""
     found = []
     for part in split(tokens(sql, reading)):
         text = sql[part[0].start : part[-2].end]
@@ -82,7 +82,7 @@ def parse(sql: str, database: str, reading: SqlSettings) -> list[tuple[Parsed, s
 
 
 def split(whole: list[Token]) -> Iterator[list[Token]]:
-    """Yield the tokens of each statement, with one of the kind END behind them."""
+    """Yield the tokens of each statement, ending with a token of the kind END."""
     part: list[Token] = []
     for token in whole:
         if token.kind == END or (token.kind == SYMBOL and token.text == ";"):
@@ -92,13 +92,13 @@ def split(whole: list[Token]) -> Iterator[list[Token]]:
         else:
             part.append(token)
             if len(part) == 2 and part[0].text == "CREATE" and _has_body(whole, token):
-                # the statements within a routine are no statements of the text
+                # the statements within a routine are not separate statements
                 yield whole[whole.index(part[0]) :]
                 return
 
 
 def _has_body(whole: list[Token], second: Token) -> bool:
-    """Return True if a statement that begins with CREATE makes a routine, a trigger or an event."""
+    """Return True if a statement that begins with CREATE creates a routine, a trigger or an event."""
     place = whole.index(second)
     for token in whole[place : place + 24]:
         if token.kind == WORD and token.text in ("PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "PACKAGE"):
@@ -137,14 +137,14 @@ class _Parser:
         return all(self._peek(n).kind == WORD and self._peek(n).text == word for n, word in enumerate(words))
 
     def _take(self, *words: str) -> bool:
-        """Pass over these words if they come next, one after another."""
+        """Consume these words, if they all come next, and return True; else return False."""
         if not self._are(*words):
             return False
         self._at += len(words)
         return True
 
     def _take_one(self, *words: str) -> str:
-        """Pass over one of these words, and return it; "" if none comes next."""
+        """Consume one of these words and return it; return "" if none comes next."""
         return self._next().text if self._is(*words) else ""
 
     def _symbol(self, text: str) -> bool:
@@ -162,7 +162,7 @@ class _Parser:
         return Unparsable(f"{what} before {near!r}" if near else f"{what} at the end", self._now.start)
 
     def _skip_group(self) -> None:
-        """Pass over a group in parentheses, which comes next."""
+        """Skip the group in parentheses that comes next."""
         self._expect("(")
         depth = 1
         while depth:
@@ -173,7 +173,7 @@ class _Parser:
                 depth += (token.text == "(") - (token.text == ")")
 
     def _skip_to_comma(self) -> None:
-        """Pass over everything to a comma outside of parentheses, or to the end."""
+        """Skip everything up to a comma or closing parenthesis outside of nested parentheses, or to the end."""
         while self._now.kind != END and not (self._now.kind == SYMBOL and self._now.text in ",)"):
             if self._now.kind == SYMBOL and self._now.text == "(":
                 self._skip_group()
@@ -279,7 +279,7 @@ class _Parser:
         return replace(made, table=table)
 
     def _table_options(self, table: TableDefinition) -> tuple[TableDefinition, bool]:
-        """Return the table with its options, and whether rows come from a query."""
+        """Return the table with its options, and True if its rows come from a query."""
         while self._now.kind != END:
             if self._is("SELECT", "AS", "WITH", "VALUES", "TABLE") and not self._are("WITH", "SYSTEM"):
                 return table, True
@@ -305,7 +305,7 @@ class _Parser:
         return table, False
 
     def _partitions(self) -> None:
-        """Pass over PARTITION BY."""
+        """Skip PARTITION BY."""
         while self._now.kind != END and not self._is("SELECT", "AS"):
             if self._now.text == "(" and self._now.kind == SYMBOL:
                 self._skip_group()
@@ -313,8 +313,8 @@ class _Parser:
                 self._next()
 
     def _charset_option(self) -> str | None:
-        """Return the character set of an option that names one or a collation, "" if it is DEFAULT; None if no such
-        option comes next."""
+        """Return the character set of an option CHARACTER SET or COLLATE; "" for DEFAULT, None if no such option comes
+        next."""
         begin = self._at
         self._take("DEFAULT")
         if self._take("CHARACTER", "SET") or self._take("CHARSET"):
@@ -378,7 +378,8 @@ class _Parser:
         return AlterTable(name, tuple(actions), renamed, moved, ignores)
 
     def _moved_with_partitions(self, table: Name) -> tuple[Name, ...]:
-        """Return the tables whose rows come or go with partitions, without an event; reads to the end."""
+        """Return the tables to which partitions bring rows, or from which they take rows, without events. Consumes all
+        tokens."""
         verb = self._next().text
         others: list[Name] = []
         while self._now.kind != END:
@@ -570,8 +571,7 @@ class _Parser:
     # --- elements of a table ------------------------------------------------------------------------------------------
 
     def _element(self) -> Action | tuple[str, str, bool] | None:
-        """Return a column or an index, or the columns of a period and whether it is the system's; None for anything
-        else."""
+        """Return a column or an index; the columns of a period and True for the system's period; else None."""
         if self._now.kind == WORD:
             if self._take("CONSTRAINT"):
                 name = "" if self._is("PRIMARY", "UNIQUE", "FOREIGN", "CHECK") else self._name()
@@ -643,7 +643,7 @@ class _Parser:
             if self._take("NOT", "NULL"):
                 column = replace(column, nullable=False)
             elif self._take("NULL"):
-                # said of a TIMESTAMP it means more than when it is left out
+                # a TIMESTAMP without NULL may have an implicit default
                 column = replace(column, nullable=True, older=NOTHING)
             elif self._take("SERIAL", "DEFAULT", "VALUE"):
                 column = replace(column, nullable=False, automatic=True)
@@ -730,7 +730,7 @@ class _Parser:
         return replace(column, labels=tuple(labels), literals=tuple(literals))
 
     def _column_charset(self) -> str | None:
-        """Return the character set that comes next; "" if a word leaves it open, None for other words."""
+        """Return the character set that comes next; "" for BINARY, which does not name it, None for other words."""
         if self._take("CHARACTER", "SET") or self._take("CHARSET") or self._take("CHAR", "SET"):
             self._equals()
             return self._name().lower()
@@ -760,7 +760,7 @@ class _Parser:
         return replace(column, generated=True, expression=self._written(begin))
 
     def _passed_over(self) -> bool:
-        """Return True after passing over a part of a column that says nothing here."""
+        """Skip a part of a column that does not matter here, and return True; else return False."""
         if self._take_one("VIRTUAL", "STORED", "PERSISTENT", "VISIBLE", "INVISIBLE", "SIGNED"):
             return True
         if self._take_one("COLUMN_FORMAT", "STORAGE"):
@@ -806,7 +806,7 @@ class _Parser:
             while self._now.kind == TEXT:
                 raw, value = raw + self._now.raw, value + self._next().text
             if not value.isascii() and any("\udc80" <= letter <= "\udcff" for letter in value):
-                # bytes that are no text
+                # bytes that are not UTF-8
                 digits = value.encode("utf-8", "surrogateescape").hex()
                 return Default("hex", digits, digits)
             return Default("text", raw, value)
@@ -836,14 +836,14 @@ class _Parser:
 
 
 def _settled(column: ColumnDefinition) -> ColumnDefinition:
-    """Return a column with what its type's words imply."""
+    """Return a column with the properties that its type implies."""
     if column.base == "SERIAL":
         return replace(column, words="BIGINT UNSIGNED", nullable=False, automatic=True)
     return column
 
 
 def with_index(table: TableDefinition, index: Index) -> TableDefinition:
-    """Return the table with a primary key or a further unique index; columns of a primary key allow no null.
+    """Return the table with a primary key or another unique index. Columns of a primary key become NOT NULL.
 
     Raises Unparsable for a key over a period whose columns are not known.
     """
@@ -854,7 +854,7 @@ def with_index(table: TableDefinition, index: Index) -> TableDefinition:
             raise Unparsable(f"the index {index.name} is over a period whose columns are not known")
         index = index._replace(columns=(*(name for name in index.columns if name != PERIOD), *ends))
     folded = {name.casefold() for name in index.columns}
-    # names as the columns are spelled
+    # the spelling of the columns' names
     spelled = {column.name.casefold(): column.name for column in table.columns}
     index = index._replace(columns=tuple(spelled.get(name.casefold(), name) for name in index.columns))
     if index.name.upper() == PRIMARY:

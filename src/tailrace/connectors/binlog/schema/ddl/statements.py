@@ -9,8 +9,8 @@ from tailrace.connectors.binlog.schema.definition import ColumnDefinition, Defau
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """CREATE TABLE: `table` with columns whose character sets are still those that are written; None if it is made
-    `like` another, or of a query (`selects`)."""
+    """CREATE TABLE. In `table` columns have only explicit character sets; None for CREATE TABLE LIKE (`like`) or from a
+    query (`selects`)."""
 
     name: Name
     table: TableDefinition | None
@@ -32,9 +32,9 @@ class Action:
     name: str = ""
     column: ColumnDefinition | None = None
     keys: tuple[Index, ...] = ()
-    """Of a column: the primary key and unique indexes that it brings; the primary one has the name PRIMARY."""
+    """The indexes to add, also those in a column's definition; the primary key has the name PRIMARY."""
     place: str | None = None
-    """The column behind which it comes; "" for the first place; None for its own or the last."""
+    """The column after which it is placed; "" for FIRST; None for its old place, or the last."""
     text: str | None = None
     default: Default | None = None
     if_there: bool = False
@@ -46,7 +46,7 @@ class AlterTable:
     actions: tuple[Action, ...]
     renamed: Name | None = None
     moved: tuple[Name, ...] = ()
-    """The tables whose rows come or go with partitions or tablespaces."""
+    """The tables that get or lose rows with partitions or tablespaces."""
     ignores: bool = False
     """ALTER IGNORE: rows that break a new unique index are deleted, and values are made to fit."""
 
@@ -70,7 +70,7 @@ class TruncateTable:
 
 @dataclass(frozen=True, slots=True)
 class IndexChange:
-    """CREATE INDEX or DROP INDEX: `added` is a unique index, if it makes one; `dropped` the name of one that goes."""
+    """CREATE INDEX or DROP INDEX. `added` is an added unique index, `dropped` the name of a dropped index."""
 
     name: Name
     added: Index | None = None
@@ -89,7 +89,7 @@ class DatabaseChange:
 
 @dataclass(frozen=True, slots=True)
 class OtherStatement:
-    """A statement that changes no table: `words` are its first ones."""
+    """A statement that changes no table; `words` are its first words."""
 
     words: str
 

@@ -20,8 +20,8 @@ class Unparsable(ValueError):
 class Token:
     """A part of a statement from `start` to `end` of its text.
 
-    `text` is a word in capitals, a name without quotes, a text's value, or what stands there; `raw` is what stands
-    between the quotes of a text.
+    `text` is a word in capitals, a name without quotes, the value of a text, or the source text. `raw` is the source of
+    a text between its quotes.
     """
 
     kind: str
@@ -50,8 +50,9 @@ _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 class SqlSettings:
     """Settings by which a server reads statements: its modes and version.
 
-    `ansi`: double quotes are those of names (ANSI_QUOTES). `plain`: a backslash is a character as any other
-    (NO_BACKSLASH_ESCAPES). `version` is the server's, as in 80015; executable comments for later ones are comments.
+    `ansi`: double quotes enclose names (ANSI_QUOTES). `plain`: a backslash is an ordinary character
+    (NO_BACKSLASH_ESCAPES). `version` is the server's, such as 80015: executable comments for later versions are
+    ignored.
     """
 
     ansi: bool = False
@@ -63,14 +64,14 @@ class SqlSettings:
         """Return True if the content of a comment `/*!` or `/*M!` with this version is part of the statement."""
         if only_mariadb and not self.mariadb:
             return False
-        # MariaDB leaves out what is for MySQL 5.7 and later
+        # MariaDB ignores comments for MySQL 5.7 and later
         if self.mariadb and not only_mariadb and 50_700 <= version <= 99_999:
             return False
         return version <= self.version
 
 
 def tokens(sql: str, reading: SqlSettings) -> list[Token]:
-    """Return the tokens of a text, with one of the kind END behind them. Raises Unparsable."""
+    """Return the tokens of a text, ending with a token of the kind END. Raises Unparsable."""
     found: list[Token] = []
     at, size, inside = 0, len(sql), 0
     while at < size:
@@ -133,7 +134,7 @@ def _text(sql: str, start: int, at: int, reading: SqlSettings) -> Token:
             if place + 1 >= len(sql):
                 break
             following = sql[place + 1]
-            # patterns keep the backslash of these two
+            # for patterns the server keeps the backslash before these
             value.append(f"\\{following}" if following in "%_" else _ESCAPES.get(following, following))
             place += 2
         elif letter != quote:
