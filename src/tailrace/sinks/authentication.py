@@ -32,7 +32,7 @@ OPTIONS = (
     *(f"{_AREA}oauth2.{name}" for name in _OAUTH2),
     f"{_AREA}webhook.secret",
 )
-"""The options that are read here, besides those that begin with PARAMS."""
+"""The options of authentication, in addition to options that begin with PARAMS."""
 PARAMS = _PARAMS
 
 # A token is renewed this long before it expires, so that it does not expire on its way.
@@ -42,17 +42,17 @@ Clock = Callable[[], float]
 
 
 class Authentication(Protocol):
-    """A provider of the headers that authenticate a request."""
+    """Provides the headers that authenticate a request."""
 
     def headers(self, message: str, body: bytes) -> dict[str, str]:
-        """Return headers for a request with `body`. `message` is an id that all tries of one request share.
+        """Return headers for a request with `body`. `message` is the same id for all attempts of a request.
 
-        Raises ConnectionFailed if the token server cannot be reached, and SinkError if it gives no token.
+        Raises ConnectionFailed if the token server cannot be reached, and SinkError if it returns no token.
         """
         ...
 
     def renew(self) -> bool:
-        """Discard a refused token. Return False if there is none, so that another try would change nothing."""
+        """Discard a refused token. Return False if there was none, so that another attempt would be useless."""
         ...
 
 
@@ -113,7 +113,7 @@ class Bearer(ABC):
 
     @abstractmethod
     def _fetch(self) -> tuple[str, float | None]:
-        """Fetch a token; return it and its lifetime in seconds, or None if that is unknown."""
+        """Fetch a token. Return it and its lifetime in seconds, None if the lifetime is unknown."""
 
     def _ask(self, client: WebClient, method: str, headers: Mapping[str, str], body: bytes, query: str = "") -> Answer:
         try:
@@ -147,7 +147,7 @@ class Bearer(ABC):
 
 
 class Jwt(Bearer):
-    """A token obtained with user and password, later with the refresh token that came with it."""
+    """A token obtained with user and password, and renewed with its refresh token."""
 
     what = "jwt"
 

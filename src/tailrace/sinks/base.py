@@ -45,7 +45,7 @@ Delivery = Literal["exactly once", "at least once"]
 class Sink(ABC):
     """A destination for records. The class is called with the options that follow `debezium.sink.<name>.`.
 
-    The connector's own options are read in `adopt`, which is called before any other method.
+    The connector's options are read in `adopt`, which is called before any other method.
 
     `name`: the value of `debezium.sink.type`.
 
@@ -62,8 +62,9 @@ class Sink(ABC):
     `at least once` it delivers the records a second time.
 
     `jars`: libraries that Spark's JVM needs for the sink and PySpark does not contain. `settings`: Spark settings that
-    belong to them; settings of the user take precedence. `further_jars`: libraries that only some options need; a sink
-    with such options has them among its `jars`. `counts`: retries and refused records, of a sink that knows them.
+    these libraries need; settings of the user take precedence. `further_jars`: libraries that only some options need; a
+    sink with such options has them among its `jars`. `counts`: the counts of retries and refused records; None if the
+    sink does not count them.
 
     `changes`: for a sink whose rows hold several changes each, the Spark SQL expression that counts them; else "".
 
@@ -115,9 +116,9 @@ class Sink(ABC):
         return None
 
     def dataset(self, topic: str, table: TableId) -> tuple[str, str, str] | None:
-        """Return namespace, name and type of the dataset of OpenLineage that gets a table's records of a topic.
+        """Return namespace, name and type of the OpenLineage dataset to which a table's records of a topic are written.
 
-        None if lineage has no name for it.
+        Returns None if OpenLineage defines no name for it.
         """
         return None
 
@@ -136,8 +137,8 @@ class Sink(ABC):
     def asked(self) -> list[Finding]:
         """Connect to the destination, for `tailrace check` and at a start, and return the findings.
 
-        Takes `connect_s`. An error means that the destination is not reached. By default one of `servers` must accept a
-        connection.
+        Takes up to `connect_s` seconds. A finding of the level `error` means that the destination is not reached. By
+        default one of `servers` must accept a connection.
         """
         servers = self.servers()
         if not servers:
@@ -153,7 +154,7 @@ class Sink(ABC):
 
         `text` holds exceptions of the JVM and of Python with their stack traces. A failed batch ends the query, and the
         next start replays it; the sink itself retries transient failures, such as a lost connection, before it fails.
-        Return ConnectionFailed if the destination was not reached and another start may succeed, and SinkError if
+        Returns ConnectionFailed if the destination was not reached and another start may succeed, and SinkError if
         somebody must act first. The error holds no data and no secrets.
         """
         return None
@@ -177,9 +178,9 @@ _PARTIAL = (
 
 
 def warn_of_partial_snapshots(source: Config) -> None:
-    """Warn of options with which the initial snapshot leaves out rows that a copy then lacks."""
+    """Log a warning for options with which the initial snapshot leaves out rows, which copies then lack."""
     found = [name for name in _PARTIAL if source.get(name)]
-    # recovery goes on with an earlier checkpoint
+    # recovery continues an earlier checkpoint
     if snapshot_mode(source).reads == "never" and source["snapshot.mode"] != "recovery":
         found.insert(0, f"snapshot.mode={source['snapshot.mode']}")
     if found:
@@ -192,7 +193,7 @@ def warn_of_partial_snapshots(source: Config) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Settings(NamedOptions):
-    """The options of one sink, by the part of their names after `debezium.sink.<sink>.`."""
+    """The options of a sink, by the part of their names after `debezium.sink.<sink>.`."""
 
     sink: str
     given: Mapping[str, str]
@@ -245,11 +246,13 @@ class Settings(NamedOptions):
         return tuple(split_list(self.text(name)))
 
     def wrong(self, name: str, why: str) -> SinkError:
-        """Return the error for a wrong option, without its value, which may be a secret. `why` follows its name."""
+        """Return the error for a wrong option, without its value, which may be a secret. `why` continues a sentence
+        after the option's name."""
         return SinkError(f"debezium.sink.{self.sink}.{name} {why}.", "Correct it.")
 
     def refuse(self, reasons: Mapping[str, str]) -> None:
-        """Raise SinkError if an unsupported option is given. `reasons` maps a name, or a prefix with `*`, to why."""
+        """Raise SinkError if an unsupported option is given. `reasons` maps a name, or a prefix with `*`, to the
+        reason."""
         for name in self.given:
             for pattern, reason in reasons.items():
                 if name == pattern or (pattern.endswith("*") and name.startswith(pattern[:-1])):
@@ -257,6 +260,6 @@ class Settings(NamedOptions):
 
 
 def unreadable(error: OSError | ValueError) -> str:
-    """Return why a PEM file cannot be read. OpenSSL's own messages do not tell."""
+    """Return the reason why a PEM file cannot be read, which OpenSSL's messages do not contain."""
     said = None if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
     return said or "it is not a PEM file, or its password is wrong"

@@ -15,7 +15,7 @@ _ENCRYPTED = ("SSL", "SASL_SSL")
 
 
 def fault(servers: Sequence[str], protocol: str, seconds: float = 10.0) -> str:
-    """Return why none of the brokers answers, to end a sentence with; "" as soon as one answers. Takes `seconds`.
+    """Return why none of the brokers answers, as the end of a sentence; "" if a broker answers. Takes up to `seconds`.
 
     `protocol` is the producer's `security.protocol`. With TLS only the handshake is tested, not the certificate.
     """

@@ -1,8 +1,8 @@
-"""Ownership of an output directory by one checkpoint, which never goes back to earlier batches. Driver.
+"""Ownership of an output directory by a single checkpoint, which never goes back to earlier batches. Driver.
 
-Each checkpoint counts batches from 0. Another checkpoint, or an earlier state of the same one, would use numbers a
-second time, and Spark's own file sinks skip a batch whose number they know. So the directory records the id that Spark
-keeps in the checkpoint, and every other checkpoint is refused.
+Each checkpoint numbers batches from 0. Another checkpoint, or an earlier state of the same checkpoint, would use
+numbers a second time, and Spark's file sinks skip a batch with a known number. The directory therefore has the id that
+Spark stores in the checkpoint, and all other checkpoints are refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Claim:
         return f"{self.path}/{CONTROL}"
 
     def held(self, names: Collection[str]) -> bool:
-        """Return True if the directory still belongs to this checkpoint, by `names` in the folder `control`."""
+        """Return True if the directory still belongs to this checkpoint. `names` are the files in the folder
+        `control`."""
         return {name for name in names if name.startswith(_OWNER)} == {_OWNER + self.query}
 
     def lost(self) -> SinkError:
@@ -45,11 +46,11 @@ class Claim:
 
 
 def claim(storage: Storage, path: str, checkpoint: str, option: str, written: int | None) -> Claim:
-    """Claim a directory for a checkpoint before its query starts, and give a new checkpoint its id.
+    """Claim a directory for a checkpoint before its query starts. A new checkpoint gets its id.
 
     `written` is the number of the newest batch in the directory: None if the directory has no records, -1 if the number
-    is unknown. Raises SinkError, which names `option`, if another checkpoint wrote the records or if this one has not
-    planned the batch.
+    is unknown. Raises SinkError, which names `option`, if another checkpoint wrote the records or if this checkpoint
+    has not planned the batch.
     """
     query, planned = identity(storage, checkpoint), _planned(storage, checkpoint)
     wanted = Claim(path, checkpoint, query)
@@ -83,7 +84,7 @@ def claim(storage: Storage, path: str, checkpoint: str, option: str, written: in
 
 
 def _stored(storage: Storage, checkpoint: str) -> str | None:
-    """Return the id that Spark keeps in a checkpoint; None if there is none."""
+    """Return the id that Spark stores in a checkpoint; None if there is none."""
     text = storage.read(f"{checkpoint}/metadata") if checkpoint else None
     try:
         found = json.loads(text or "null")
@@ -93,7 +94,7 @@ def _stored(storage: Storage, checkpoint: str) -> str | None:
 
 
 def identity(storage: Storage, checkpoint: str) -> str:
-    """Return the id of a checkpoint. Write a new id, in Spark's form, if there is none before the query's start."""
+    """Return the id of a checkpoint. If it has none before the query's start, write a new id in Spark's form."""
     if _stored(storage, checkpoint) is None:
         storage.create(f"{checkpoint}/metadata", json.dumps({"id": str(uuid.uuid4())}))
     query = _stored(storage, checkpoint)

@@ -51,7 +51,7 @@ class ConsoleSink(Sink):
         return writer.option("checkpointLocation", str(checkpoint)).foreachBatch(briefly(self._print)).start()
 
     def _print(self, batch: DataFrame, number: int) -> None:
-        """Print one batch, partition by partition. Driver."""
+        """Print a batch, partition by partition. Driver."""
         out = self._out or sys.stdout
         colour = out.isatty() and "NO_COLOR" not in os.environ
         width = shutil.get_terminal_size().columns if out.isatty() else 0

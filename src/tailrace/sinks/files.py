@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-# --- files that appear once, whole ------------------------------------------------------------------------------------
+# --- files that appear once and complete ------------------------------------------------------------------------------
 
 FILES = "batch-[0-9]*-*.jsonl"
 """Pattern of the file names of batches."""
@@ -54,7 +54,7 @@ def ordered(names: Iterable[str]) -> list[str]:
 
 
 class Batches:
-    """The batches of one directory. `write` raises SinkError rather than replace an existing file."""
+    """The batches of a directory. `write` raises SinkError rather than replace an existing file."""
 
     def __init__(self, storage: Storage, claim: Claim) -> None:
         self._storage = storage

@@ -32,9 +32,9 @@ _MEDIA_BATCH = _MEDIA | {"cloudevents": "application/cloudevents-batch+json"}
 
 
 class HttpSink(OneWriter):
-    """A sink that sends each value as the body of one POST, with the record's headers as headers of the request.
+    """A sink that sends each value as the body of a POST, with the record's headers as headers of the request.
 
-    The next request follows when the server has answered with a status of 200 to 299. As in Debezium Server, keys and
+    The next request follows after the server has answered with a status of 200 to 299. As in Debezium Server, keys and
     records without a value are not sent. With `batch.enabled` a request holds a JSON array of up to `batch.max-size`
     values and no headers of records.
     """

@@ -1,4 +1,4 @@
-"""The sink `nats-jetstream`: one subject per topic, as from Debezium Server. At least once. Driver."""
+"""The sink `nats-jetstream`: a subject for each topic, as from Debezium Server. At least once. Driver."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, log
 T = TypeVar("T")
 
 Kind = Literal["passing", "lasting", "login", "record"]
-"""Kind of a fault: transient (`passing`), of the server or the configuration (`lasting`), of the login, of one
+"""Kind of a fault: transient (`passing`), of the server or the configuration (`lasting`), of the login, or of a single
 message (`record`)."""
 
 _CONNECTING_S = 10.0
@@ -73,7 +73,8 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class PublishAck:
-    """JetStream's confirmation of a message. `again` is True if it had a message with this id and kept that one."""
+    """JetStream's confirmation of a message. `again` is True if it already had a message with this id and skipped this
+    one."""
 
     again: bool
 
@@ -103,7 +104,7 @@ class Login:
 
 
 class Encryption(ssl.SSLContext):
-    """A TLS context that records its use: the server decides about TLS, and an impostor could do without it."""
+    """A TLS context that records its use. The server decides about TLS, so an impostor could leave it out."""
 
     used = False
 
@@ -131,7 +132,7 @@ def signer(seed: str) -> Callable[[str], bytes]:
 
 
 class Publisher:
-    """A connection to one of several servers. All methods raise JetStreamFault unless they say otherwise."""
+    """A connection to one of several servers. All methods except `publish` and `close` raise JetStreamFault."""
 
     def __init__(self, servers: Sequence[NatsAddress], login: Login, timeout: float) -> None:
         """Connect to the first server that accepts the login. Each answer may take `timeout` seconds."""
@@ -172,7 +173,7 @@ class Publisher:
             await asyncio.wait(others, timeout=_CLOSING_S)
 
     async def _leave(self, seconds: float) -> None:
-        """Close the client within `seconds`, since it waits forever for a connection whose TLS has failed."""
+        """Close the client within `seconds`; it would wait forever for a connection whose TLS has failed."""
         client, self._client = self._client, None
         if client is not None:
             with suppress(asyncio.TimeoutError):
@@ -235,8 +236,8 @@ class Publisher:
             raise fault from None
 
     def _covered(self, secret: T) -> Callable[[], T]:
-        """Return a function that gives a secret to the client once TLS is in use. Raises JetStreamFault if it never
-        is."""
+        """Return a function that returns a secret to the client. It raises JetStreamFault if TLS is required but not in
+        use."""
 
         def give() -> T:
             self._check_encryption()
@@ -313,7 +314,8 @@ class Publisher:
         answer.set_result(stored if error is None else _refusal(error))
 
     def _fault(self, error: BaseException) -> JetStreamFault:
-        """Return an error of the client as a JetStreamFault, by its cause if the client has reported one to `_note`."""
+        """Return an error of the client as a JetStreamFault, preferring the cause that the client has reported to
+        `_note`."""
         import nats
 
         if isinstance(error, JetStreamFault):
@@ -340,7 +342,7 @@ class Publisher:
 
 
 def _refusal(error: Mapping[str, Any]) -> JetStreamFault:
-    """Return the JetStreamFault for an error that JetStream has answered, with its codes and description."""
+    """Return the JetStreamFault for an error in an answer of JetStream."""
     kind: Kind = "lasting"
     if error.get("err_code") == _TOO_LARGE:
         kind = "record"
@@ -484,8 +486,8 @@ class JetStreamSink(OneWriter):
         items = [item for number, record in enumerate(records, first) for item in self._items(record, number)]
         tries, delay = 0, self._interval
         while items:
-            # Messages go one at a time after a fault, because the messages behind another fault would be stored twice,
-            # and for ids that the sink has not set, because JetStream would skip the second of two equal ids.
+            # Messages are sent one at a time after a fault, because messages after another fault would be stored twice.
+            # The same applies to ids of other origin: JetStream would skip the second of two equal ids.
             alone = tries > 0 or not self._pipelined or any(item.has_id and not item.numbered for item in items)
             done, fault = self._publish(items[:1] if alone else items)
             items = items[done:]
@@ -502,7 +504,7 @@ class JetStreamSink(OneWriter):
             delay = min(delay * self._factor, self._longest)
 
     def _items(self, record: Record, number: int) -> list[_Item]:
-        """Return the record with its message as a list; refuse a record that NATS cannot carry and return []."""
+        """Return the record with its message, as a list. If NATS cannot carry the record, refuse it and return []."""
         headers: dict[str, str] = {}
         for header in record["headers"] or ():
             try:
@@ -524,8 +526,8 @@ class JetStreamSink(OneWriter):
     def _id(self, record: Record, number: int) -> str:
         """Return an id of a record that is unique among all pipelines and the same in a replay of its batch.
 
-        The record's number alone would not do: a replay with another configuration may leave out other records, and
-        would give a record the id of another one.
+        The record's number is not enough: a replay with another configuration may leave out other records, and number
+        the rest differently.
         """
         place = (self.batch_name(), number, record["position"], record["ordinal"], record["op"], record["topic"])
         return hashlib.sha256(repr(place).encode()).hexdigest()[:32]
@@ -533,9 +535,9 @@ class JetStreamSink(OneWriter):
     def _publish(self, items: Sequence[_Item]) -> tuple[int, JetStreamFault | None]:
         """Publish once. Return the number of settled items, from the first on, and the fault of the next item.
 
-        A message that JetStream skips as a duplicate, by the sink's id, is settled only as long as no message of the
-        batch was newly stored. After that, the earlier copy stands before messages that it should follow, and the last
-        message of a key would not be the newest; so ids are switched off and the rest of the batch is sent again.
+        A message that JetStream skips as a duplicate, by the sink's id, is settled only if no message of the batch has
+        been newly stored before. Otherwise the earlier copy is stored before messages that it should follow, and the
+        last message of a key would not be the newest: ids are switched off and the rest of the batch is sent again.
         """
         try:
             publisher = self._opened()

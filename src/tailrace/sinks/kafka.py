@@ -69,10 +69,10 @@ _MSK = Jar(
 """Amazon's own login module; this variant contains the parts of Amazon's SDK that it needs."""
 
 DEFAULTS = {
-    # All records of a batch are there at once, so that larger requests cost no time and save most round trips.
+    # All records of a batch are available at once, so larger requests cost no time and save most round trips.
     "kafka.linger.ms": "20",
     "kafka.batch.size": "262144",
-    # JSON shrinks to a fifth, which relieves broker and producer; consumers notice nothing.
+    # JSON shrinks to a fifth, which relieves broker and producer. Consumers need no change.
     "kafka.compression.type": "lz4",
 }
 """Defaults of producer options."""
@@ -91,7 +91,7 @@ _RAISE = (
 )
 _ALL = "all"
 _IDEMPOTENT_PENDING = 5
-"""The most requests that may wait at once if each is to be written once and in order."""
+"""The most requests in flight with which an idempotent producer keeps records unique and in order."""
 _UNMET = "unmet"
 _BYTES = "org.apache.kafka.common.serialization.ByteArraySerializer"
 _AS_BYTES = {"kafka.key.serializer": _BYTES, "kafka.value.serializer": _BYTES}
@@ -152,8 +152,8 @@ class KafkaSink(Sink):
     that the order within a key is kept for any number of partitions. A partition that a transform has set takes
     precedence, and a timestamp that it has set becomes the header TIMESTAMP_HEADER.
 
-    A task that Spark has given up is not fenced. If it is still alive, as on a host without network, it may send the
-    same records as its successor.
+    A task that Spark has given up is not fenced. If it still runs, as on a host without network, it may send the same
+    records as its successor.
     """
 
     name = "kafka"
@@ -252,7 +252,7 @@ class KafkaSink(Sink):
         return [*advice.kafka("The sink", self._servers, self._protocol, option), *self._weakened()]
 
     def _weakened(self) -> Iterator[Finding]:
-        """Yield warnings of options with which the producer may lose records or change their order."""
+        """Yield warnings for options with which the producer may lose records or change their order."""
         option = f"debezium.sink.kafka.{_PRODUCER}"
         acks = self.options.get("kafka.acks", _ALL).lower()
         if acks not in (_ALL, "-1"):
@@ -284,7 +284,8 @@ class KafkaSink(Sink):
         return [Finding("error", "sink", f"No Kafka broker answers: {reason}.", _REACH)]
 
     def _demand_broker(self, spark: SparkSession) -> None:
-        """Raise ConnectionFailed if no broker answers. On a cluster only warn: the tasks may reach one."""
+        """Raise ConnectionFailed if no broker answers. On a cluster only log a warning: the tasks may reach a
+        broker."""
         reason = brokers.fault(self._servers, self._protocol, self.connect_s)
         if not reason:
             return
@@ -319,8 +320,8 @@ def _placed(frame: DataFrame, most: int) -> DataFrame:
     not.
     """
     size = f"coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0) + {_OVERHEAD}"
-    told = f"raise_error(concat('{_LARGE}: ', {size}, ' bytes, of the topic ', topic))"
-    value = f"if({size} > {most}, cast({told} as binary), value) as value"
+    error = f"raise_error(concat('{_LARGE}: ', {size}, ' bytes, of the topic ', topic))"
+    value = f"if({size} > {most}, cast({error} as binary), value) as value"
     there = frame.columns
     partition = ["partition"] if "partition" in there else []
     return frame.selectExpr("topic", "key", value, _DATED if "timestamp" in there else "headers", *partition)
@@ -362,7 +363,8 @@ class _Creating:
         self._met |= found
 
     def _write(self, batch: DataFrame) -> int:
-        """Write the records, and return the number that the observation `_UNMET` has counted meanwhile, 0 without it.
+        """Write the records, and return the number that the observation `_UNMET` has counted; 0 without the
+        observation.
 
         Spark's connector does the same for `batch.write.format("kafka").save()`. That call would show the producer's
         options, including passwords, in the plan of Spark's UI and event log. The older interface hides them, but does

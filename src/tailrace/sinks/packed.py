@@ -1,7 +1,7 @@
 """Transfer of a batch's rows from the tasks to the driver, in compressed pieces.
 
-Records repeat each other, above all where each holds its schema, and a JVM that serves driver and tasks must hold the
-whole output of two tasks at a time. The driver opens one piece at a time.
+Records are repetitive, especially if each contains its schema, and a JVM that is both driver and executor must hold the
+whole output of two tasks at a time. The driver decompresses one piece at a time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def local_rows(batch: DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield one row for each of a task's batches: the batch as a compressed Arrow stream. Worker."""
+    """Yield a row for each of a task's batches: the batch as a compressed Arrow stream. Worker."""
     for batch in batches:
         out = pa.BufferOutputStream()
         with pa.ipc.new_stream(out, batch.schema, options=_COMPRESSED) as writer:

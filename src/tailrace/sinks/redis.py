@@ -1,4 +1,4 @@
-"""The sink `redis`: one Redis stream per topic, as from Debezium Server. At least once. Driver."""
+"""The sink `redis`: a Redis stream for each topic, as from Debezium Server. At least once. Driver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHOWN = re.compile(r"(?s),? (?:with args|near|while calling|in call).*")
 
 
 class RedisFault(Exception):
-    """An error that Redis has answered. `code` is its first word; the text holds nothing that was sent."""
+    """An error in an answer of Redis. `code` is its first word; the text contains nothing that was sent."""
 
     def __init__(self, text: str) -> None:
         # Some servers quote the arguments of a command that they do not know.
@@ -115,7 +115,7 @@ _PASSING = ("OOM", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "TRYAGAIN", "NOR
 _LOGIN = ("NOAUTH", "WRONGPASS")
 _CLUSTER = ("MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN")
 _TOO_SLOW = 5
-"""Tries for a single record that times out although Redis answers other commands."""
+"""Attempts for a single record that times out although Redis answers other commands."""
 _MAX_CLIENTS = "max number of clients"
 
 
@@ -214,7 +214,7 @@ class RedisSink(OneWriter):
             group = records[low : low + self._most]
             refused = self._taken(group)
             if refused is None:
-                # Smaller groups may be accepted in time; the smaller size stays from now on.
+                # Smaller groups may be accepted in time; this size is kept from now on.
                 self._most = max(len(group) // 2, 1)
                 log.warning(
                     "redis %s: a group of %d records takes longer than socket.timeout.ms; groups now have %d records",
@@ -228,9 +228,9 @@ class RedisSink(OneWriter):
             low += len(group)
 
     def _taken(self, group: Sequence[Record]) -> list[tuple[int, RedisFault]] | None:
-        """Send a group until Redis accepts it. Return index and error of each refused record.
+        """Send a group until Redis accepts it. Return the index and the error of each refused record.
 
-        Return None if a group of several records times out. Raises ConnectionFailed if a single record times out
+        Returns None if a group of several records times out. Raises ConnectionFailed if a single record times out
         `_TOO_SLOW` times although Redis answers.
         """
         commands: list[Sequence[bytes | str | int]] = [self._entry(record) for record in group]
@@ -276,9 +276,9 @@ class RedisSink(OneWriter):
         return ("XADD", record["topic"], "*", *pairs)
 
     def _transaction(self, commands: Sequence[Sequence[bytes | str | int]]) -> list[tuple[int, RedisFault]]:
-        """Send commands as one transaction. Return index and error of each refused command.
+        """Send commands as one transaction. Return the index and the error of each refused command.
 
-        Raises RedisFault if nothing of the transaction was done, and OSError if that is unknown.
+        Raises RedisFault if the transaction was not executed, and OSError if this is unknown.
         """
         *queued, done = self._opened().calls([("MULTI",), *commands, ("EXEC",)])
         for answer in queued:
@@ -362,7 +362,7 @@ _ADDRESS = "Set it to host:port, there or as DEBEZIUM_SINK_REDIS_ADDRESS in the 
 
 
 def _passes(error: RedisFault) -> bool:
-    """Return True for an error of Redis that passes by itself."""
+    """Return True for a transient error of Redis."""
     return error.code in _PASSING or _MAX_CLIENTS in str(error)
 
 

@@ -23,7 +23,7 @@ _GLOB, _ESCAPED = re.compile(r"([\\*?\[\]{}^,])"), r"\\\1"
 class Storage(Protocol):
     """File operations by path. A path is one of Spark's: absolute, or with a scheme.
 
-    Each operation is atomic: a crash leaves nothing half done that a later operation would take for complete.
+    Each operation is atomic: after a crash no later operation finds an incomplete result.
     """
 
     def sizes(self, folder: str, names: str = "*") -> dict[str, int]:
@@ -35,7 +35,7 @@ class Storage(Protocol):
         ...
 
     def create(self, path: str, text: str) -> bool:
-        """Create a file with its whole text at once. Return False, and change nothing, if it exists."""
+        """Create a file together with its whole text. Return False, and change nothing, if it exists."""
         ...
 
     def rename(self, old: str, new: str) -> bool:
@@ -65,7 +65,7 @@ class HadoopStorage:
     def newest(self, folder: str, names: str) -> str | None:
         """Return the last name, in sort order, that matches a pattern; None if none matches.
 
-        Only this name crosses from the JVM, which sorts the names.
+        The JVM sorts the names, and only this name is transferred.
         """
         _, system = self._at(folder)
         found = system.globStatus(self._hadoop.Path(f"{_GLOB.sub(_ESCAPED, folder)}/{names}"))
@@ -115,7 +115,7 @@ class HadoopStorage:
 def reaching(path: str, option: str) -> Iterator[None]:
     """Raise failures of the file system as a SinkError that names `path` and `option`, or DiskFailed for a full disk.
 
-    Not for use in a batch: when a stop interrupts it, Spark must find that in the original exception.
+    Not for use in a batch: if a stop interrupts a batch, Spark must see the original exception.
     """
     try:
         yield

@@ -54,9 +54,10 @@ class Group:
 
 
 def groups(source: Config) -> tuple[Group, ...]:
-    """Return the groups of `topic.creation.*` in order, the default last; () if no option is given or it is disabled.
+    """Return the groups of `topic.creation.*` in order, the default last; () if no option is given or they are
+    disabled.
 
-    Raises ConfigError for what Kafka Connect refuses.
+    Raises ConfigError for options that Kafka Connect refuses.
     """
     given = {name: text for name, text in source.given.items() if name.startswith(TOPICS)}
     enabled = given.pop(f"{TOPICS}enable", "true").strip().lower()
@@ -173,7 +174,7 @@ class Topics:
         return properties
 
     def _failure(self, error: Py4JJavaError, topic: str) -> SinkError | ConnectionFailed | None:
-        """Return the error for an exception of the client; None if it is a matter of logins, which the sink reports.
+        """Return the error for an exception of the client; None for failures of the login, which the sink reports.
 
         `topic` is the topic that was being created, or "".
         """

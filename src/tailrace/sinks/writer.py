@@ -117,7 +117,7 @@ class OneWriter(Sink):
     def refuse(self, record: Record, reason: str, remedy: str = "") -> None:
         """Add a refused record to the dead letters. Raises SinkError with the record's position if there is no file.
 
-        `remedy` is told besides the remedies that hold for every record.
+        `remedy` is put before the remedies that hold for every record.
         """
         self.counts.refused += 1
         if not self._letters:

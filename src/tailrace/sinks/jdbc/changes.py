@@ -63,7 +63,7 @@ def kind_of(schema: Schema) -> FieldType:
     if form == "array":
         items = kind_of(schema.get("items") or {})
         if items.type.endswith("[]"):
-            # In PostgreSQL, an array of several dimensions has the same type as one of one dimension.
+            # In PostgreSQL the type of an array does not depend on the number of dimensions.
             return FieldType(items.type, lambda value: "{" + ",".join(map(items.text, value)) + "}")
         return FieldType(f"{items.type}[]", lambda value: _array(value, items.text))
     if form in _PLAIN:
@@ -115,7 +115,7 @@ def _milli_timestamp(ms: int) -> str:
 
 
 def _decimal(value: Any, scale: int) -> str:
-    """Return a decimal from its unscaled number in base64; a number that is not a text becomes its own text."""
+    """Return a decimal from its unscaled number in base64. A value that is not a text is a number in JSON."""
     if not isinstance(value, str):
         return str(value)
     unscaled = int.from_bytes(_decoded(value), "big", signed=True)
@@ -156,7 +156,8 @@ def _without_zone(value: str) -> str:
 
 
 def _iso(value: str) -> str:
-    """Return an ISO text in PostgreSQL's form: the word infinity, years before Christ with BC, no sign of a year."""
+    """Return an ISO text in PostgreSQL's form: with the word infinity, years before Christ with BC, and no sign of
+    years."""
     if value in _INFINITE:
         return _INFINITE[value]
     found = _YEAR.match(value)

@@ -1,10 +1,10 @@
-"""Progress within a batch, kept in a table of the target database in the transaction that writes the rows. Driver.
+"""Progress within a batch, stored in a table of the target database in the transaction that writes the rows. Driver.
 
 A crash between the commit of rows and the commit of the checkpoint leads to a replay of the batch. A connection that is
-lost during a commit leaves its outcome unknown. In both cases the table tells which records are already written.
+lost during a commit leaves its outcome unknown. In both cases the table shows which records have been written.
 
-Further rows of the table have the names at the source whose rows each table of the target has. Their `query` is JSON:
-the query, the name at the target, the name at the source.
+Further rows of the table map each table of the target to the name at the source of the rows in it. Their `query` is
+JSON: the query, the name at the target, the name at the source.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MADE = f"create table {NAME} (query text primary key, batch bigint, records bigi
 """The statement that creates the table."""
 
 FORM = 1
-"""The form of the table and of what it says; a later one is refused. A table without a comment has the form 1."""
+"""The version of the table and its content; later versions are refused. A table without a comment has the version 1."""
 
 _MARK = f"comment on table {NAME} is 'tailrace form {FORM}'"
 _FORM_OF = "select substring(obj_description(to_regclass(%s), 'pg_class') from '^tailrace form (\\d+)$')"
@@ -42,7 +42,7 @@ Names = Mapping[tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, order=True)
 class BatchPlace:
-    """A place in a batch: the number of records before it, and how many of these are changes, not snapshot rows.
+    """A place in a batch: the numbers of records and of changes before it; snapshot rows are not changes.
 
     A replayed batch has the same changes, but may have other snapshot rows.
     """
@@ -52,7 +52,7 @@ class BatchPlace:
 
 
 class BatchProgress:
-    """The record of how much of a query's newest batch is in the database. `is_kept` is False without the table."""
+    """The progress of a query's newest batch in the database. `is_kept` is False without the table."""
 
     def __init__(self) -> None:
         self._query, self._batch = "", -1
@@ -80,7 +80,7 @@ class BatchProgress:
         self.is_kept = True
 
     def begin(self, connection: psycopg.Connection[Any], query: str, batch: int) -> BatchPlace | None:
-        """Begin a batch. Return the place up to which it is in the database; None if nothing of it is."""
+        """Begin a batch. Return the place up to which it is in the database; None if no part of it is."""
         self._query, self._batch = query, batch
         if not self.is_kept:
             return None
@@ -89,7 +89,7 @@ class BatchProgress:
         return BatchPlace(row[1], row[2]) if row and row[0] == batch else None
 
     def names(self, connection: psycopg.Connection[Any], query: str) -> dict[tuple[str, ...], tuple[str, ...]]:
-        """Return the names that the runs of a query have kept."""
+        """Return the names that earlier runs of a query have stored."""
         if not self.is_kept:
             return {}
         begun = _entry(query).removesuffix("]") + ","
@@ -99,7 +99,7 @@ class BatchProgress:
         return {tuple(target): tuple(source) for _, target, source in found}
 
     def keep_names(self, connection: psycopg.Connection[Any], query: str, names: Names) -> None:
-        """Keep the names at the source of further tables."""
+        """Store the names at the source of further tables."""
         if self.is_kept:
             for target, source in names.items():
                 connection.execute(_NAME, [_entry(query, target, source)])

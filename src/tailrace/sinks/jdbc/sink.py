@@ -93,7 +93,7 @@ class JdbcSink(OneWriter):
         modes = ("none", "record_key", "record_value", "kafka", "record_header")
         self._keys = settings.word("primary.key.mode", "none", modes)
         self._key_fields = settings.listed("primary.key.fields")
-        # nothing of an update's row says which earlier row it replaces
+        # without a key an update's row does not identify the row that it replaces
         self._adds = self._keys == "none" or (self._keys == "record_value" and not self._key_fields)
         self._deletes, self._truncates = settings.boolean("delete.enabled"), settings.boolean("truncate.enabled")
         self._tables = TableCache(settings.word("schema.evolution", "none", ("none", "basic")) == "basic")
@@ -116,7 +116,7 @@ class JdbcSink(OneWriter):
         self._place, self._before = BatchPlace(), BatchPlace()
         self._writing = StatementWriter(self._tables, self._done)
         self._told: set[tuple[Name, str]] = set()
-        # The source's name of each table, by its name as the server keeps it: all, and those to be kept.
+        # The source's name of each table, by its name in the target: all names, and names that are not stored yet.
         self._named_after: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._unkept: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -146,7 +146,7 @@ class JdbcSink(OneWriter):
         return {
             "event.converting.failure.handling.mode": "fail",
             "converter.replace.null.with.default": "false",
-            # a truncate empties the table, or a warning says that it does not
+            # truncates are delivered: they empty the table, or a warning is logged
             "skipped.operations": "none",
         }
 
@@ -165,7 +165,7 @@ class JdbcSink(OneWriter):
             raise SinkError("The sink jdbc reads the types of columns from records.", f"It needs {lacking}.")
 
     def _warn_of_defaults(self, source: Config) -> None:
-        """Warn of options with which an event has a column's default in the place of null."""
+        """Log a warning for options with which events have a column's default instead of null."""
         set_here = [name for name in _CONVERTERS if source.texts.get(name, "").lower() == "true"]
         for name in source.get("transforms") or ():
             if source.texts.get(f"transforms.{name}.type", "").endswith(".ExtractNewRecordState"):
@@ -245,8 +245,8 @@ class JdbcSink(OneWriter):
         planned: list[Planned] = []
         for record in records:
             self._place = BatchPlace(self._place.records + 1, self._place.changes + (record["op"] != "r"))
-            # A replay reads snapshot rows anew, and the changes after them must be written again. So records are
-            # skipped only if all records so far were changes.
+            # A replay reads snapshot rows anew, and the changes after them must be written again: records are skipped
+            # only if all records so far were changes.
             if self._before.records == self._before.changes >= self._place.records:
                 continue
             try:
@@ -275,7 +275,7 @@ class JdbcSink(OneWriter):
             tries += 1
 
     def _keep_names(self) -> None:
-        """Keep the names of tables that are met for the first time, before their first row."""
+        """Store the names of new tables before their first row is written."""
         import psycopg
 
         tries = 0
@@ -311,12 +311,12 @@ class JdbcSink(OneWriter):
                     return
                 self._wait_out(error, tries)
             tries += 1
-            # The commit may have succeeded and only its answer been lost.
+            # The commit may have succeeded although its answer was lost.
             there = self._reached()
             planned = [one for one in planned if one[2].records > there.records]
 
     def _wait_out(self, error: psycopg.Error, tries: int) -> None:
-        """Wait before another try. Raises ConnectionFailed or SinkError if no try helps or none is left."""
+        """Wait before another attempt. Raises ConnectionFailed or SinkError if a retry is useless or none is left."""
         state = error.sqlstate or ""
         self.close()
         if (state and not state.startswith(_PASSING)) or tries == self._retries:
@@ -368,11 +368,11 @@ class JdbcSink(OneWriter):
         moved = None if self._mode == "insert" else self._other_key(record, NEW_KEY)
         if moved is None:
             return RowStatement(table, tables.delete(table, key))
-        # The values that the log leaves out move with the row.
+        # First the row gets its new key, so that it keeps values that the log lacks.
         return RowStatement(table, tables.delete(table, key), first=tables.move(table, key, moved))
 
     def _tell_left_out(self, table: Name, what: str, option: str) -> None:
-        """Warn, once per table, that changes of a kind are left out."""
+        """Log a warning, once per table, that changes of a kind are left out."""
         if (table, what) not in self._told:
             self._told.add((table, what))
             name = tables.shown(table)
@@ -383,7 +383,7 @@ class JdbcSink(OneWriter):
             )  # fmt: skip
 
     def _tell_added(self, table: Name) -> None:
-        """Warn, once per table, that updates add rows."""
+        """Log a warning, once per table, that updates add rows."""
         if (table, "updates") not in self._told:
             self._told.add((table, "updates"))
             log.warning(
@@ -403,25 +403,25 @@ class JdbcSink(OneWriter):
         key = self._key(record, found)
         names = {cell.name for cell in key}
         others = [cell for cell in found if cell.name not in names]
-        # Columns whose values the log leaves out keep the table's values.
-        told = [cell for cell in others if cell.text not in self._hidden]
+        # Columns whose values the log lacks keep their values in the table.
+        known = [cell for cell in others if cell.text not in self._hidden]
         unknown = tuple(cell.name for cell in others if cell.text in self._hidden)
         if unknown and self._other_key(record, OLD_KEY) is not None and (self._mode == "insert" or not self._deletes):
             needed = "insert.mode = upsert" if self._mode == "insert" else "delete.enabled = true"
             raise UnreadableRecord(f"its key has changed, and only the old row has {unknown[0]}: that needs {needed}")
         if self._mode == "update":
-            return RowStatement(table, tables.update(table, key, told), key, others, left_out=out) if told else None
+            return RowStatement(table, tables.update(table, key, known), key, others, left_out=out) if known else None
         # True for a row that the batch may already have inserted before a crash; a plain insert would conflict with it.
         before = self._before.records > 0 if record["op"] == "r" else self._place.changes <= self._before.changes
         if self._adds and record["op"] == "u":
             self._tell_added(table)
         if self._mode == "insert" and not (key and before):
-            return RowStatement(table, tables.insert(table, key, told), key, others, left_out=out)
-        upsert = tables.upsert(table, key, told)
+            return RowStatement(table, tables.insert(table, key, known), key, others, left_out=out)
+        upsert = tables.upsert(table, key, known)
         if not unknown:
             return RowStatement(table, upsert, key, others, left_out=out)
         # The update goes first: an upsert would fail for missing NOT NULL columns before it finds the row.
-        first = tables.update(table, key, told or key)
+        first = tables.update(table, key, known or key)
         return RowStatement(table, first, key, others, upsert, unknown, left_out=out)
 
     def _other_key(self, record: Record, header: str) -> list[Cell] | None:
@@ -476,7 +476,8 @@ class JdbcSink(OneWriter):
         return bool(names & self._included) if self._included else not names & self._excluded
 
     def _table(self, topic: str, value: Parsed | None) -> Name:
-        """Return the name of a record's table. Raises SinkError if another name at the source became the same one."""
+        """Return the name of a record's table. Raises SinkError if another name at the source has the same name
+        here."""
         named: list[str] = []
 
         def filled(found: re.Match[str]) -> str:

@@ -43,7 +43,7 @@ def shown(table: Name) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _TargetColumn:
-    """A column of a target table: its type, and True if the server fills it where an insert leaves it out."""
+    """A column of a target table. `has_default` is True if the server fills it when an insert leaves it out."""
 
     type: str
     has_default: bool
@@ -70,7 +70,7 @@ class TableCache:
         self._fitting.clear()
 
     def has(self, connection: psycopg.Connection[Any], table: Name) -> bool:
-        """Return False if a table is missing and the sink itself creates tables, so that it holds nothing to delete."""
+        """Return False if a table is missing and the sink creates tables: then there is nothing to delete."""
         if table not in self._known:
             self._known[table] = self._columns(connection, table)
         return bool(self._known[table]) or not self._evolves
@@ -88,8 +88,8 @@ class TableCache:
         `left_out` are columns of the source's row that options leave out. Raises SinkError if some are missing and the
         sink does not create them.
         """
-        told = table, tuple((cell.name, cell.kind.type) for cell in (*key, *row))
-        if told in self._fitting:
+        fitting = table, tuple((cell.name, cell.kind.type) for cell in (*key, *row))
+        if fitting in self._fitting:
             return
         self.has(connection, table)
         known = self._known[table]
@@ -114,10 +114,10 @@ class TableCache:
                 parts.append(f"primary key ({_names(key)})")
             self._execute(connection, f"create table if not exists {_sql(table)} ({', '.join(parts)})")
         known.update((cell.name, _TargetColumn(cell.kind.type, False)) for cell in missing)
-        self._fitting.add(told)
+        self._fitting.add(fitting)
 
     def _warn(self, table: Name, cells: Sequence[Cell], missing: Sequence[Cell], left_out: Collection[str]) -> None:
-        """Warn of columns with which a table will differ from its source."""
+        """Log warnings for columns in which a table will differ from its source."""
         known, name = self._known[table], shown(table)
         for cell in missing if self._evolves else ():
             self._tell(
@@ -166,7 +166,7 @@ _LOSSLESS = {
 
 
 def _rounds(column: str, field: str) -> bool:
-    """Return True if a column takes the texts of a field's type, and drops digits, the time or the zone of some."""
+    """Return True if a column accepts the texts of a field's type but loses digits, the time or the zone of some."""
     column = column.replace(" without time zone", "")
     if column.endswith(" with time zone"):
         column = column.removesuffix(" with time zone").replace("timestamp", "timestamptz").replace("time(", "timetz(")
@@ -175,9 +175,9 @@ def _rounds(column: str, field: str) -> bool:
     numbers = _LOSSLESS["numeric"]
     is_number = field in numbers or field.startswith("numeric")
     if scale := _NUMBER.fullmatch(column):
-        told = _NUMBER.fullmatch(field)
+        given = _NUMBER.fullmatch(field)
         is_whole = field in ("smallint", "integer", "bigint")
-        return is_number and (int(scale[1]) < 0 if is_whole else told is None or int(told[1]) > int(scale[1]))
+        return is_number and (int(scale[1]) < 0 if is_whole else given is None or int(given[1]) > int(scale[1]))
     if column in _LOSSLESS:
         return is_number and field not in _LOSSLESS[column] and column != "numeric"
     if not field.startswith(("timestamp", "time")):
@@ -194,27 +194,27 @@ _FIELD_DIGITS = 6
 
 
 def insert(table: Name, key: Sequence[Cell], row: Sequence[Cell]) -> Statement:
-    """Return the insert of a row."""
+    """Return the statement that inserts a row."""
     written = [*key, *row]
     places = ", ".join(["%s"] * len(written))
     return f"insert into {_sql(table)} ({_names(written)}) values ({places})", _texts(written)
 
 
 def upsert(table: Name, key: Sequence[Cell], row: Sequence[Cell]) -> Statement:
-    """Return the insert of a row, which replaces the values of a row with the same key."""
+    """Return the statement that inserts a row, or replaces the values of the row with the same key."""
     statement, texts = insert(table, key, row)
     changes = ", ".join(f"{quoted(cell.name)} = excluded.{quoted(cell.name)}" for cell in row)
     return f"{statement} on conflict ({_names(key)}) do {f'update set {changes}' if row else 'nothing'}", texts
 
 
 def update(table: Name, key: Sequence[Cell], row: Sequence[Cell]) -> Statement:
-    """Return the update of a key's row; `row` must not be empty."""
+    """Return the statement that updates the row with a key; `row` must not be empty."""
     changes = ", ".join(f"{quoted(cell.name)} = %s" for cell in row)
     return f"update {_sql(table)} set {changes} where {_condition(key)}", _texts([*row, *key])
 
 
 def move(table: Name, key: Sequence[Cell], to: Sequence[Cell]) -> Statement:
-    """Return the statement that gives a row another key, unless a row has that key already."""
+    """Return the statement that changes the key of a row, unless a row has the new key already."""
     changes = ", ".join(f"{quoted(cell.name)} = %s" for cell in to)
     there = f"select from {_sql(table)} where {_condition(to)}"
     statement = f"update {_sql(table)} set {changes} where {_condition(key)} and not exists ({there})"
@@ -222,12 +222,12 @@ def move(table: Name, key: Sequence[Cell], to: Sequence[Cell]) -> Statement:
 
 
 def delete(table: Name, key: Sequence[Cell]) -> Statement:
-    """Return the delete of a key's row."""
+    """Return the statement that deletes the row with a key."""
     return f"delete from {_sql(table)} where {_condition(key)}", _texts(key)
 
 
 def truncate(table: Name) -> Statement:
-    """Return the truncate of a table."""
+    """Return the statement that truncates a table."""
     return f"truncate table {_sql(table)}", []
 
 

@@ -36,7 +36,8 @@ _IDLE = frozenset(
 
 
 def libpq(url: str) -> dict[str, str]:
-    """Return a URL's options of libpq. Raises ValueError with a message that continues after the option's name."""
+    """Return the options of libpq for a URL. Raises ValueError; its message continues a sentence after the option's
+    name."""
     if not url.startswith("jdbc:"):
         raise ValueError("must begin with jdbc:postgresql:")
     if not url.startswith(_START):

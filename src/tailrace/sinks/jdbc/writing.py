@@ -1,4 +1,4 @@
-"""Execution of the statements for changes, equal statements together. Driver."""
+"""Execution of the statements for changes. Equal statements are executed together. Driver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger("tailrace")
 
 @dataclass(frozen=True, slots=True)
 class RowStatement:
-    """The statement for one record.
+    """The statement for a record.
 
     The table must have the columns of `key` and `row`; if `row` is None, the statement needs no columns and is skipped
     for a missing table. `first` is executed before the statement. `otherwise` is executed if the statement finds no
@@ -44,7 +44,7 @@ Planned = tuple[Record, RowStatement, BatchPlace]
 
 
 class StatementWriter:
-    """A writer of planned statements, which records the progress with them."""
+    """Executes planned statements, and records the progress in the same transaction."""
 
     def __init__(self, known: TableCache, done: BatchProgress) -> None:
         self._tables, self._done = known, done
@@ -86,7 +86,7 @@ class StatementWriter:
                 self._tell_unknown(change)
 
     def _tell_unknown(self, change: RowStatement) -> None:
-        """Warn, once per table, of a row with values that neither the log nor the table has."""
+        """Log a warning, once per table, for a row with values that neither the log nor the table has."""
         if change.table not in self._told:
             self._told.add(change.table)
             log.warning(

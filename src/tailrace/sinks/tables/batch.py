@@ -1,4 +1,4 @@
-"""A table's part of a batch: its blocks, which Spark's tasks open and reduce. Driver."""
+"""TableBatch: the blocks of a table in a batch, which Spark's tasks open and reduce. Driver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROWS_OF_A_TASK = 50_000
 _SMALL_BYTES = 16 << 20
 _KEYS_OF_A_TASK = 400_000
 CHANGES = "-"
-"""Stands for changes of the log in place of a snapshot's name."""
+"""The value of `TableBatch.snapshot` for changes of the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ class TableBatch:
         return [(form, next(run).first) for form, run in runs]
 
     def parts(self) -> list[TableBatch]:
-        """Split the batch where the columns of the key or the type of a column change, or another table of the source
-        comes under the name.
+        """Return the parts of the batch in log order.
 
-        Return the parts in log order.
+        The batch is split where the columns of the key or the type of a column change, or where another table of the
+        source gets the same name.
         """
         runs: list[list[Head]] = []
         key, relation, types = None, 0, dict[int | str, pa.DataType]()
@@ -79,7 +79,7 @@ class TableBatch:
 
     @property
     def snapshot(self) -> str:
-        """The snapshot of all rows; CHANGES if some row is from the log or the rows are from several snapshots."""
+        """The snapshot that has read all rows; CHANGES if some rows are from the log or from different snapshots."""
         found = {head.snapshot for head in self.heads}
         return found.pop() or CHANGES if len(found) == 1 else CHANGES
 
@@ -90,12 +90,12 @@ class TableBatch:
 
     @property
     def missing(self) -> bool:
-        """True if some row may miss values."""
+        """True if some row may lack values."""
         return any(head.missing for head in self.heads)
 
     @property
     def moved(self) -> bool:
-        """True if some row that misses values had another key before."""
+        """True if some row that lacks values had another key before."""
         return any(head.moved for head in self.heads)
 
     @property
@@ -140,17 +140,17 @@ class TableBatch:
         form, rows = self.form, self.opened()
         if len(self.heads) == 1:
             return rows
-        behind = None
+        after = None
         if self.truncate is not None:
             position, ordinal = literal(self.truncate[0]), self.truncate[1]
-            behind = f"(position > {position} or (position = {position} and ordinal > {ordinal}))"
-            # Rows that an incremental snapshot has read of a table truncated in the same batch are gone, too.
-            rows = rows.where("op <> 'r'" if keeps_deletes else f"op <> 'r' and {behind}")
+            after = f"(position > {position} or (position = {position} and ordinal > {ordinal}))"
+            # The truncate also removes rows that an incremental snapshot has read in the same batch.
+            rows = rows.where("op <> 'r'" if keeps_deletes else f"op <> 'r' and {after}")
         rows = self.parted(rows).mapInArrow(RowReduction(form, keeps_deletes), _declared(form))
-        if behind is None or not keeps_deletes:
+        if after is None or not keeps_deletes:
             return rows
         op, *others = rows.columns
-        return rows.selectExpr(f"if({behind}, {op}, 't') {op}", *others)
+        return rows.selectExpr(f"if({after}, {op}, 't') {op}", *others)
 
     def parted(self, rows: DataFrame) -> DataFrame:
         """Return the rows partitioned so that all rows of a key, and of a row whose key has changed, are together."""
@@ -164,14 +164,15 @@ class TableBatch:
 
     def _at_most(self, rows: DataFrame, tasks: int) -> DataFrame:
         """Return the rows in at most `tasks` tasks."""
-        # On a cluster, a task that holds the log's bytes of several may exceed the size of a message to an executor.
+        # On a cluster, a coalesced task with the log's bytes of several tasks may exceed the size of a message to an
+        # executor.
         return rows.coalesce(tasks) if is_here() else rows.repartition(tasks)
 
 
 def with_values(into: BlockForm, forms: Sequence[tuple[BlockForm, Place]]) -> BlockForm:
-    """Return `into` with the values that rows older than a column have in it, from the newest of `forms`.
+    """Return `into` with the values of columns in rows that are older than the column, from the newest of `forms`.
 
-    They also apply to rows that stand before the alteration in the same batch.
+    These values also apply to rows before the alteration in the same batch.
     """
     found: dict[int, str] = {}
     for form, _ in forms:

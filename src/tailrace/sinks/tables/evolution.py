@@ -4,7 +4,7 @@ A source column is identified by its number, which it keeps when it is renamed. 
 is identified by its name; then a rename is the drop of a column and the addition of another one.
 
 The steps of an alteration are several commits. Before them, a record with the place of the alteration is written to the
-table's properties, so that older forms are recognised. Each phase ends with a record, too. So after a crash at any step
+table's properties, so that older forms are recognised. Each phase also ends with a record. After a crash at any step,
 the alteration continues where it stopped: within a phase no name is ambiguous, and finished steps are skipped.
 """
 
@@ -79,7 +79,7 @@ class HeldColumn:
 
 @dataclass(frozen=True, slots=True)
 class HeldTable:
-    """The columns that a table holds of the source's table `relation`, whose form this is since the place `since`.
+    """The columns of the source's table `relation` that a table holds. The form is valid from the place `since`.
 
     `key` holds the names of the key's columns in the table. `shards` holds the columns of each source table if several
     are routed into this table.
@@ -94,16 +94,18 @@ class HeldTable:
     def text(self) -> str:
         """Return the record as the text of a table property."""
         columns = [[held.number, held.source, held.name, int(held.gone)] for held in self.columns]
-        told = {"columns": columns, "key": self.key, "relation": self.relation, "since": self.since}
-        return json.dumps(told | ({"shards": self.shards} if self.shards else {}))
+        fields = {"columns": columns, "key": self.key, "relation": self.relation, "since": self.since}
+        return json.dumps(fields | ({"shards": self.shards} if self.shards else {}))
 
     @classmethod
     def of(cls, text: str) -> HeldTable:
         """Return the record that `text` has written."""
-        told = json.loads(text)
-        columns = tuple(HeldColumn(number, source, name, bool(gone)) for number, source, name, gone in told["columns"])
-        shards = tuple((shard, tuple(names)) for shard, names in told.get("shards", ()))
-        return cls(columns, tuple(told["key"]), told["relation"], (told["since"][0], told["since"][1]), shards)
+        fields = json.loads(text)
+        columns = tuple(
+            HeldColumn(number, source, name, bool(gone)) for number, source, name, gone in fields["columns"]
+        )
+        shards = tuple((shard, tuple(names)) for shard, names in fields.get("shards", ()))
+        return cls(columns, tuple(fields["key"]), fields["relation"], (fields["since"][0], fields["since"][1]), shards)
 
     @classmethod
     def first(cls, form: BlockForm, since: Place) -> HeldTable:
@@ -168,7 +170,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A column of the form: its old and its new record, and its present name in the table, "" if it is not there.
+    """A column of the form: its old and its new record, and its current name in the table, "" if the table lacks it.
 
     `to` is the type that it is widened to or added with, `fill` the value for existing rows; "" for none.
     """
@@ -189,9 +191,9 @@ class Alteration:
     """The alteration of a table from its record to a form, which holds since the place `since`.
 
     `types` holds the table's columns, `own` the names of columns that are not the source's. `can_fill` is True if the
-    table supports values of new columns in existing rows. If the form is of another table of the source, no row is
-    left; columns are known by their names, and those with other types are dropped and added. Raises
-    UnfollowedAlteration if the policies forbid the alteration or the table does not support it.
+    table supports values of new columns in existing rows. If the form is of another table of the source, the table has
+    no rows any more. Then columns are identified by their names, and columns with other types are dropped and added.
+    Raises UnfollowedAlteration if the policies forbid the alteration or the table does not support it.
     """
 
     def __init__(
@@ -236,7 +238,7 @@ class Alteration:
 
     @property
     def present_key(self) -> tuple[str, ...]:
-        """The names that the columns of the key have before the alteration; () if some are new, and no row is left."""
+        """The names of the key's columns before the alteration; () if some are new, which requires an empty table."""
         names = tuple(self._moves[place].now for place in self._form.key)
         return names if all(names) else ()
 
@@ -301,8 +303,8 @@ class Alteration:
     def _goes_aside(self, move: _Move, moves: Sequence[_Move]) -> bool:
         """Return True if a column must be renamed in two steps, by way of a temporary name.
 
-        This is the case if its next name still belongs to another column, or if another column gets its present name.
-        So a recorded name never stands for two columns.
+        This is the case if its next name still belongs to another column, or if another column gets its current name.
+        The temporary name ensures that a recorded name never stands for two columns.
         """
         if move.now == move.aside:
             return True
@@ -404,7 +406,7 @@ class Alteration:
 
     @property
     def reread(self) -> str:
-        """The reason for which the source's table must be read again, as half a sentence; "" if there is none."""
+        """The reason why the source's table must be read again, as a clause for a log message; "" if there is none."""
         if self._is_another:
             return ""
         anew = [self._form.names[place] for place in self._replaced]

@@ -1,7 +1,7 @@
 """Maintenance of tables during the run of their pipeline: compaction, and removal of old files and moments. Driver.
 
-It never makes a pipeline fail. If both commit at once, one of them loses: maintenance retries and finally leaves the
-table for the next time; a merge that loses against maintenance is run again (`StoredTable.merge`).
+It never makes a pipeline fail. If both commit at once, one commit fails. Maintenance retries a failed commit, and
+finally leaves the table for its next run. A merge that fails because of maintenance is run again (`StoredTable.merge`).
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def _patiently(work: Callable[[], T], kind: TableFormat, pause: Callable[[float]
 def _forget(positions: StoredTable, hours: int, is_log: bool) -> int:
     """Remove moments older than `hours`, and return their number.
 
-    Keep the newest whole moment and all moments after it; of a log also its first one, from which it can be rebuilt.
+    Keep the newest whole moment and all moments after it. If the tables are a log, also keep its first whole moment,
+    from which tables can be rebuilt.
     """
     whole = positions.rows().where("whole").selectExpr("min(batch) as a", "max(batch) as b")
     first, last = whole.collect()[0]

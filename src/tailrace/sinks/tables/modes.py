@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 class TableInMode(ABC):
     """A table in one mode, for the source's table `source`. `write` is called for each batch.
 
-    `own` are the columns besides the source's. `is_known` is True if earlier batches are in the table. A subclass
-    defines the values of `own` for appended rows (`marks`), and the merge of a batch that cannot be appended.
+    `own` are the columns that the sink adds to the source's. `is_known` is True if earlier batches are in the table. A
+    subclass defines the values of `own` for appended rows (`marks`), and the merge of a batch that cannot be appended.
     """
 
     mode: ClassVar[str]
@@ -80,8 +80,8 @@ class TableInMode(ABC):
         # A log keeps each change unaltered.
         batch = replace(part, into=into if self.mode == "log" else with_values(into, part.forms))
         written = self._target.written(batch.number)
-        told = metadata(batch.number, batch.snapshot, self._target.run)
-        once = WriteId(self._owner.pipeline, batch.number, told, number)
+        noted = metadata(batch.number, batch.snapshot, self._target.run)
+        once = WriteId(self._owner.pipeline, batch.number, noted, number)
         if self.appends(batch, written):
             self._append(stored, batch, once)
         else:
@@ -89,16 +89,18 @@ class TableInMode(ABC):
         self._target.note(batch.snapshot)
 
     def _replace(self, stored: StoredTable, part: TableBatch, number: int) -> None:
-        """Empty the table if another table of the source has come under its name with the part `number` of a batch.
+        """Empty the table if the part `number` of a batch is the first of another table of the source under the same
+        name.
 
-        The record names the former table until the alteration that follows is done, so a crash repeats this.
+        The record names the former table until the following alteration is done, so this step is repeated after a
+        crash.
         """
         assert self._target is not None
         form = self._target.replaced(part.forms)
         if form is not None:
             self._target.reread("another table came under its name")
-            told = metadata(part.number, CHANGES, self._target.run)
-            self.empty(stored, part, form, WriteId(self._owner.pipeline, part.number, told, -1 - number))
+            noted = metadata(part.number, CHANGES, self._target.run)
+            self.empty(stored, part, form, WriteId(self._owner.pipeline, part.number, noted, -1 - number))
             self._target.note(CHANGES)
 
     def _append(self, stored: StoredTable, batch: TableBatch, once: WriteId) -> None:
@@ -134,7 +136,8 @@ class TableInMode(ABC):
     def _unknown_value(self, stored: StoredTable, merge: statements.Merge, once: WriteId) -> Exception | None:
         """Write a merge. If neither the log nor the table has a value, write nothing and return the error.
 
-        The caller does something else then. If that fails, this error must not be found as its cause.
+        The error is returned instead of raised, so that it does not become the context of an error in the caller's
+        fallback.
         """
         try:
             stored.merge(merge, once)
@@ -145,7 +148,7 @@ class TableInMode(ABC):
         return None
 
     def _reread(self, error: Exception) -> None:
-        """Ask for a snapshot that brings the value which an error has named."""
+        """Ask for a snapshot of the source's table, since a value is missing. `error` names the value's column."""
         assert self._target is not None
         column = unknown_column(str(error))
         self._target.reread(f"neither the log nor the table has a value of its column {column}")
@@ -160,8 +163,8 @@ _ROWS, _FILLED = "tailrace_rows", "tailrace_filled"
 class Latest(TableInMode):
     """A table of the source's rows: the initial snapshot is appended, each later batch is a MERGE.
 
-    `unknown` is the policy for values that neither the log nor the table has; `again` reads them from the source if
-    that is `reselect`. Deleted rows are kept if the owner keeps deletes.
+    `unknown` is the policy for values that neither the log nor the table has; with `reselect`, `again` reads them from
+    the source. Deleted rows are kept if the owner keeps deletes.
     """
 
     mode = "latest"

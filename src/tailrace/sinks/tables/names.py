@@ -26,7 +26,8 @@ OPTIONS = (
     "route.key.enforce.uniqueness",
 )
 FIELD = "__dbz__physicalTableIdentifier"
-"""The column that tells which of several tables a row of a shared table is from; named as in ByLogicalTableRouter."""
+"""The column with the source table of each row in a table that several tables share; named as in
+ByLogicalTableRouter."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PLACE = re.compile(r"\$\{([^}]*)\}")
@@ -41,8 +42,11 @@ Known = dict[str, tuple[str, Table, bool]]
 
 @dataclass(frozen=True, slots=True)
 class TableNames:
-    """The rules for a table's directory (`folder`), its name in Spark's catalog (`catalog`, "" for none), and the
-    routing of several tables of the source into one."""
+    """The rules for the names of tables.
+
+    `folder` is the pattern of a table's directory, and `catalog` of its name in Spark's catalog, "" for none. `routing`
+    routes several tables of the source into one; None if each table has its own target.
+    """
 
     folder: str
     catalog: str

@@ -29,7 +29,7 @@ NAME = "tailrace_positions"
 
 # Most tables whose versions a commit's metadata holds: Iceberg keeps the metadata of all commits in one file.
 _TOLD = 100
-# Maintenance may make a few commits after the last row's.
+# Maintenance may make a few commits after the commit of the last row.
 _COMMITS = 10
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -78,7 +78,7 @@ class Request:
 
     @classmethod
     def new(cls, schema: str, table: str) -> Request:
-        """Return a request with an id of its own, of at most 42 characters, as signal tables hold it."""
+        """Return a request with a new id of at most 42 characters, the width of the id in signal tables."""
         return cls(f"{REREAD}{uuid4().hex}", schema, table)
 
     def message(self) -> Signal:
@@ -100,8 +100,8 @@ class Positions:
         self.until = ""
         """Up to this position, rows that were read again may be newer than the log. Valid after `open`."""
         self.rereads: Mapping[str, Request] = {}
-        """The tables of the source that are to be read again in full; no moment is whole while there is one that the
-        source has. Valid after `open`."""
+        """The requests to read tables of the source again in full, by table. No moment is whole while the source has
+        one of these tables. Valid after `open`."""
         self._session: SparkSession | None = None
         self._is_open = False
 
@@ -125,12 +125,12 @@ class Positions:
             # A JVM that has outlived its driver may have written since the table was found.
             properties = self._format.table(self._own(spark), self.path).properties()
             self.until = properties.get(AGAIN, "")
-            told = json.loads(properties.get(REREADS, "{}"))
-            self.rereads = {source: Request(*fields) for source, fields in told.items()}
+            known = json.loads(properties.get(REREADS, "{}"))
+            self.rereads = {source: Request(*fields) for source, fields in known.items()}
         self._is_open = True
 
     def load(self, spark: SparkSession, most: int) -> None:
-        """Load the state of the tables that were written before, if there are at most `most`, for the next batch.
+        """Load the state of all tables for the next batch, unless there are more than `most` tables.
 
         Call it after `find`, from any thread.
         """
@@ -151,9 +151,9 @@ class Positions:
 
     def keep_rereads(self, spark: SparkSession, rereads: Mapping[str, Request]) -> None:
         """Set `rereads`, and write them to the table. Call it after `open`, from one thread at a time."""
-        told = {source: (one.signal, one.schema, one.table) for source, one in rereads.items()}
+        fields = {source: (one.signal, one.schema, one.table) for source, one in rereads.items()}
         with self._lock:
-            self._format.table(spark.newSession(), self.path).announce((), {REREADS: json.dumps(told)})
+            self._format.table(spark.newSession(), self.path).announce((), {REREADS: json.dumps(fields)})
             self.rereads = rereads
 
     def add(self, spark: SparkSession, moment: BatchEnd, whole: bool, versions: Mapping[str, int]) -> None:
@@ -215,9 +215,9 @@ class Positions:
 
 
 def _last(positions: StoredTable) -> dict[str, Any] | None:
-    """Return the last row from its commit's metadata, since a Spark job to read it takes a second.
+    """Return the last row from the metadata of its commit, since a Spark job to read the row takes a second.
 
-    Return None if the metadata does not hold it, or if others have changed rows since then.
+    Return None if the metadata does not hold the row, or if other processes have changed rows since then.
     """
     for commit in positions.commits(_COMMITS):
         own = told(commit.metadata)
@@ -244,9 +244,9 @@ class ReadAt:
 def read_at(spark: SparkSession, path: str, position: str | None = None, timestamp: datetime | None = None) -> ReadAt:
     """Return the sink's tables under `path` at the newest whole moment up to a position or a time. Driver.
 
-    Without both it is the newest whole moment. A moment is whole if no transaction was half written. With a time it is
-    the last moment before the first one that holds a later commit, so that none of its changes is later. Raises
-    SinkError if there is no such moment, or if the tables no longer keep its versions.
+    Without both, it is the newest whole moment. A moment is whole if no transaction was half written. With a time, it
+    is the last moment before the first moment with a later commit, so that it has no later changes. Raises SinkError if
+    there is no such moment, or if the tables no longer keep its versions.
     """
     found = whole_moments(spark, path)
     known = found
@@ -277,10 +277,10 @@ def read_at(spark: SparkSession, path: str, position: str | None = None, timesta
 def complete_until(spark: SparkSession, path: str, slack: timedelta = timedelta(seconds=1)) -> datetime:
     """Return the time, in UTC, up to which the tables under `path` hold all commits of the source. Driver.
 
-    It is the newest commit time in them, less `slack`. A server stamps a commit shortly before it writes the commit to
-    its log, so that a commit may have an earlier time than its predecessor in the log, at most by `slack`. If a clock
-    was set back by more, only positions tell what the tables hold. Without new commits the time does not advance.
-    Raises SinkError if there is no whole moment yet.
+    It is the newest commit time in the tables, less `slack`. A server takes the time of a commit shortly before it
+    writes the commit to its log. The time of a commit may therefore be earlier than its predecessor's, at most by
+    `slack`. If a clock was set back by more, only positions show what the tables hold. Without new commits the time
+    does not advance. Raises SinkError if there is no whole moment yet.
     """
     row = whole_moments(spark, path).selectExpr("max(unix_micros(committed_at)) as micros").collect()[0]
     if row["micros"] is None:

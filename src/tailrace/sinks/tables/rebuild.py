@@ -1,7 +1,7 @@
 """Rebuild of tables of the mode `latest` or `history` from tables of the mode `log`, without the database. Driver.
 
-The rebuilt tables name their origin. A pipeline may continue with them if they hold all that its checkpoint has
-delivered into the log, and if neither the log's pipeline nor another rebuild has continued from there.
+The rebuilt tables name their origin. A pipeline may continue with them under two conditions: they hold everything that
+its checkpoint has delivered into the log, and neither the log's pipeline nor another rebuild has continued from there.
 """
 
 from __future__ import annotations
@@ -36,13 +36,16 @@ FORM = "tailrace.form"
 _COPIED = ("tailrace.", "delta.feature.", "delta.enable")
 _MAPPING = "delta.columnMapping.mode"
 _COMMITS = 1000
-"""Number of commits that are searched for writes of others."""
+"""Number of commits that are searched for writes of other processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildRequest:
-    """A request: the mode `latest` or `history`; `at`, a position or a time, None for the newest moment; the names of
-    the tables, () for all. `keeps_deletes` and `unknown` are as in the sink's options."""
+    """A request to rebuild tables.
+
+    `mode` is `latest` or `history`. `at` is a position or a time, None for the newest moment. `tables` holds names of
+    tables, () for all. `keeps_deletes` and `unknown` are as in the sink's options.
+    """
 
     mode: str
     at: str | datetime | None = None
@@ -53,8 +56,10 @@ class RebuildRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Logged:
-    """A table of the log at a moment: its name, changes and properties. `renamed` is True if columns were renamed, None
-    if the table's own history does not reach back far enough to tell."""
+    """A table of the log at a moment: its name, changes and properties.
+
+    `renamed` is True if columns were renamed, None if the table's own history is too short to know.
+    """
 
     name: str
     rows: DataFrame
@@ -79,7 +84,7 @@ def rebuild(spark: SparkSession, source: str, target: str, wanted: RebuildReques
     """Rebuild tables under `target` from the log under `source`. Return their names.
 
     Tables of an earlier rebuild, complete or not, are replaced. Raises SinkError if `source` is not a log or has no
-    such moment; if `target` has tables of others, which stay unchanged; or if a value is lacking.
+    such moment; if `target` has tables that no rebuild has made, which stay unchanged; or if a value is lacking.
     """
     # Formats set the options of a write in the session.
     spark = spark.newSession()
@@ -97,9 +102,9 @@ def rebuild(spark: SparkSession, source: str, target: str, wanted: RebuildReques
     kind = found_at(spark, f"{source}/{NAME}")
     pipeline = kind.table(spark, f"{source}/{NAME}").properties()[PIPELINE]
     continues = wanted.at is None and len(tables) == len(names)
-    told = {"from": source, "position": at.position, "batch": at.batch, "continues": continues}
+    origin = {"from": source, "position": at.position, "batch": at.batch, "continues": continues}
     owner = pipeline if continues else f"a rebuild of {source} at {at.position}"
-    mark = {PIPELINE: owner, REBUILT: json.dumps(told)}
+    mark = {PIPELINE: owner, REBUILT: json.dumps(origin)}
     places = [f"{target}/{name}" for name in (NAME, *(table.name for table in tables))]
     storage = HadoopStorage(spark)
     for place in places:
@@ -122,27 +127,28 @@ def rebuild(spark: SparkSession, source: str, target: str, wanted: RebuildReques
 def demand_sound(spark: SparkSession, path: str, pipeline: str) -> None:
     """Raise SinkError if a pipeline cannot continue with the tables under `path`.
 
-    It cannot continue with a log that its pipeline has left, with an incomplete rebuild, or with a rebuild that ends at
-    another point than the checkpoint.
+    It cannot continue with a log whose pipeline has continued elsewhere, or with an incomplete rebuild. Nor can it
+    continue with a rebuild that ends at another point than the checkpoint.
     """
     positions = _stored(spark, f"{path}/{NAME}")
     if positions is None:
         return
-    told = positions.properties()
-    form = told.get(FORM, "1")
+    properties = positions.properties()
+    form = properties.get(FORM, "1")
     if form != "1":
         raise SinkError(
             f"A newer tailrace has written the tables under {path}: they have the form {form}, and this version reads "
             "the form 1.",
             "Install the newer version again, or begin anew with another path and another checkpoint.",
         )
-    if CONTINUED in told:
+    if CONTINUED in properties:
         raise SinkError(
-            f"The log under {path} has ended: its pipeline has continued with {told[CONTINUED]}.", "Name that path."
+            f"The log under {path} has ended: its pipeline has continued with {properties[CONTINUED]}.",
+            "Name that path.",
         )
-    if REBUILT not in told:
+    if REBUILT not in properties:
         return
-    mark = json.loads(told[REBUILT])
+    mark = json.loads(properties[REBUILT])
     if not mark["continues"]:
         raise SinkError(
             f"The tables under {path} were rebuilt from {mark['from']} at {mark['position']}: no pipeline can "
@@ -150,7 +156,7 @@ def demand_sound(spark: SparkSession, path: str, pipeline: str) -> None:
             "Name another path, or rebuild all tables at their newest moment.",
         )
     newest = _newest_batch(positions)
-    if told[PIPELINE] != pipeline or newest > mark["batch"]:
+    if properties[PIPELINE] != pipeline or newest > mark["batch"]:
         return
     if newest < mark["batch"]:
         raise SinkError(f"The rebuild of {mark['from']} under {path} was interrupted.", "Rebuild the tables again.")
@@ -196,10 +202,10 @@ def _moments(spark: SparkSession, source: str) -> tuple[Any, Any]:
 def _logged(spark: SparkSession, source: str, name: str, version: int) -> _Logged:
     path = f"{source}/{name}"
     stored = found_at(spark, path).table(spark, path)
-    told = stored.properties()
-    if told.get(MODE) != "log":
+    properties = stored.properties()
+    if properties.get(MODE) != "log":
         raise SinkError(
-            f"The table {path} has the mode {told.get(MODE)}, and only the mode log has every change.",
+            f"The table {path} has the mode {properties.get(MODE)}, and only the mode log has every change.",
             "Name the path of a pipeline with debezium.sink.tables.mode = log.",
         )
     keys, renamed = stored.past(KEY)
@@ -208,7 +214,7 @@ def _logged(spark: SparkSession, source: str, name: str, version: int) -> _Logge
             f"The key of the table {path} has had other columns, or columns with other names, before.",
             "Leave the table out by naming the others, or read the database anew.",
         )
-    return _Logged(name, stored.rows(version), told, renamed)
+    return _Logged(name, stored.rows(version), properties, renamed)
 
 
 def _until(tables: Sequence[_Logged], moments: tuple[Any, Any], at: str | datetime | None) -> tuple[str, BatchEnd]:

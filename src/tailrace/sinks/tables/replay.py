@@ -1,8 +1,9 @@
 """Replay of a table of changes (mode `log`) into the rows of the source, or every version of them. Driver.
 
 Changes have the columns op, position, ordinal, part, at and missing as in blocks, but `missing` names columns; the
-columns of the row are c0, c1, …. They are shuffled once, by the key; the rest is Spark's window functions. A *life* of
-a key lasts from the change that creates its row to the change that ends it; an *era* from one truncate to the next.
+columns of the row are c0, c1, …. Changes are shuffled once, by the key; window functions of Spark do the rest. A *life*
+of a key lasts from the change that creates its row to the change that ends the row. An *era* lasts from one truncate to
+the next.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def every_version(found: DataFrame, shape: ReplayedForm) -> DataFrame:
     rows, absent = _filled(_in_eras(found.where("op <> 't'"), emptied), shape)
     within = f"over (partition by era, {shape.keys} {_ORDER})"
     before = (f"lag(op) {within} as op_before", f"lag(struct({shape.values})) {within} as row_before")
-    # A row that a later snapshot has read is a new version only if it differs from the version before.
+    # A row from a later snapshot is a new version only if it differs from the previous version.
     kinds = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
     columns = [f"c{place}" for place in range(len(shape.names))]
     pairs = [(told_apart(c, kinds[c]), told_apart(f"row_before.{c}", kinds[c])) for c in columns]
@@ -97,7 +98,7 @@ def every_version(found: DataFrame, shape: ReplayedForm) -> DataFrame:
 
 
 def demand_keys(found: DataFrame, shape: ReplayedForm, table: str) -> None:
-    """Raise SinkError if changes lack a column of the table's present key."""
+    """Raise SinkError if changes lack a column of the table's current key."""
     unkeyed = " or ".join(f"c{place} is null" for place in shape.key)
     if not found.where(f"op <> 't' and ({unkeyed})").isEmpty():
         raise SinkError(
@@ -214,7 +215,7 @@ def _moved(lives: DataFrame, absent: Sequence[int]) -> DataFrame | None:
     )
     found = ended.join(moved, "own").localCheckpoint()
     unknown = " or ".join(f"m{place} is null" for place in absent)
-    # A row may have changed its key many times: each round looks twice as far back.
+    # A row may have changed its key many times: each round follows twice as many key changes back.
     while not found.where(f"up is not null and ({unknown})").isEmpty():
         further = [f"coalesce(a.m{place}, b.m{place}) as m{place}" for place in absent]
         joined = found.alias("a").join(found.alias("b"), _expr("a.up = b.own"), "left")
@@ -243,8 +244,8 @@ def _known(rows: DataFrame, shape: ReplayedForm, absent: Sequence[int]) -> DataF
         return rows
     values = []
     for place, name in enumerate(shape.names):
-        told = literal(f"{UNKNOWN} {json.dumps(name)}")
+        message = literal(f"{UNKNOWN} {json.dumps(name)}")
         kind = rows.schema[f"c{place}"].dataType.simpleString()
-        raised = f"if(array_contains(lacks, {place}), cast(raise_error({told}) as {kind}), c{place}) as c{place}"
+        raised = f"if(array_contains(lacks, {place}), cast(raise_error({message}) as {kind}), c{place}) as c{place}"
         values.append(raised if place in absent else f"c{place}")
     return rows.selectExpr(*(name for name in rows.columns if not is_value(name)), *values)

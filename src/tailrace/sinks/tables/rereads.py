@@ -1,11 +1,12 @@
-"""Tables that the pipeline itself reads again: requests to its planner, until snapshots have filled the tables. Driver.
+"""Requests of the pipeline to its planner to read tables again, kept until snapshots have filled the tables. Driver.
 
-A request is a signal for an incremental snapshot. It is kept in the table of positions before it is sent, and until the
-offset of a batch shows that the snapshot's last rows were in the batch before. So no moment is whole in between, and a
-process that begins asks again for what no offset shows as going on. A snapshot that is taken twice does no harm.
+A request is a signal for an incremental snapshot. It is written to the table of positions before it is sent. It stays
+there until the offset of a batch shows that the previous batch had the snapshot's last rows. Until then, no moment is
+whole. After a restart, a request is sent again if no offset shows its snapshot as running. A snapshot that is taken
+twice does no harm.
 
 A table that the source does not have any more cannot be read. Its request then waits without a signal, and moments are
-whole again; when a change of the table comes, the request is sent.
+whole again. The request is sent when a change of the table arrives.
 """
 
 from __future__ import annotations
@@ -49,16 +50,18 @@ class Rereads:
         self._lock = Lock()
 
     def know(self, source: str, schema: str, table: str) -> None:
-        """Note the schema and the name of the source's table `source`, of which the batch has rows. Call it after
-        `begin`."""
+        """Note the schema and the name of a source table that has rows in the batch. Call it after `begin`."""
         self._tables[source] = schema, table
         waiting = self._positions.rereads.get(source)
         if waiting is not None and not waiting.signal:
             self.ask(source, "changes of it come again")
 
     def begin(self, session: SparkSession, offset: Callable[[], Mapping[str, Any]]) -> None:
-        """Begin a batch that ends at `offset`: forget what was read, and ask again for what an earlier process has
-        asked for and the offset does not show. Call it after `Positions.open`."""
+        """Begin a batch that ends at `offset`. Call it after `Positions.open`.
+
+        Requests whose tables were read are removed. Requests of an earlier process are sent again if the offset does
+        not show them.
+        """
         self._session = session
         before = self._positions.rereads
         if not before:
@@ -71,7 +74,7 @@ class Rereads:
                 continue
             if name in going:
                 self._going.add(name)
-                # If these rows are read once more, the next offset shows the table again.
+                # If these rows are read again, the next offset contains the table again.
                 is_last = f"{request.schema}.{request.table}" in progress.done
                 (self._done.add if is_last else self._done.discard)(name)
             elif name in self._done:
@@ -101,7 +104,7 @@ class Rereads:
                     self._ask(request)
 
     def ask(self, source: str, reason: str) -> None:
-        """Ask for a snapshot of a table that begins after this batch. Any thread."""
+        """Ask for a snapshot of a table. The snapshot begins after this batch. Callable from any thread."""
         with self._lock:
             known = self._positions.rereads
             if source in known and known[source].signal in self._sent - self._going:
@@ -114,7 +117,7 @@ class Rereads:
             self._ask(request)
 
     def _is_gone(self, request: Request) -> bool:
-        """Return True if the source has no such table; False if it cannot be asked."""
+        """Return True if the source has no such table; False if the query for its tables fails."""
         try:
             return (request.schema, request.table) not in self._captured()
         except TailraceError as error:
@@ -127,7 +130,7 @@ class Rereads:
 
 
 def _going(progress: Progress) -> Iterator[str]:
-    """Yield the ids of the pipeline's own signals whose tables are read or wait."""
+    """Yield the ids of the pipeline's own signals whose tables are being read or wait to be read."""
     for state in (progress.state, progress.before):
         yield from () if state is None else (one.reread for one in state.collections)
     yield from (one.collection.reread for one in progress.held)

@@ -1,13 +1,13 @@
 """Values that neither the log nor a table has, read again from the source. Driver and workers.
 
-A row is read in its present state, which may be newer than the batch. So a position after all that was read is kept in
-the table of positions (`Positions.until`) before the rows are written. Up to this position
+A row is read in its current state, which may be newer than the batch. A position after all read rows is therefore
+written to the table of positions (`Positions.until`) before the rows are written. Up to this position
 
 - no moment is whole,
 - a row that changes its key is read anew: it takes no value from the table, where the old key may be another row's.
 
 A row that is not found has since been deleted or got another key, which the log shows later; it is left out until then.
-So the tables equal the source once the log has passed the position.
+Once the log has passed the position, the tables equal the source.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _LEFT = "s.op, s.position, s.ordinal, s.part, s.at, s.missing"
 class RowLookup:
     """A reader of unknown values for all tables of a sink. `open_present` opens a session with the source.
 
-    If it is not `wanted`, it still reads while rows that an earlier run has read may be newer than the log, because
-    values of such rows may be lost.
+    Without `wanted`, it reads only while rows that an earlier run has read may be newer than the log, because values of
+    such rows may be lost.
     """
 
     def __init__(self, open_present: Callable[[], PresentTables], positions: Positions, wanted: bool) -> None:
@@ -55,7 +55,8 @@ class RowLookup:
         return self._wanted or self.is_doubtful(batch)
 
     def is_doubtful(self, batch: TableBatch) -> bool:
-        """Return True if rows of the table may be newer than the batch, and so be other rows with the same key."""
+        """Return True if rows of the table may be newer than the batch, and may therefore be other rows with the same
+        key."""
         return min(head.first for head in batch.heads)[0] <= self._positions.until
 
     def merge(self, stored: StoredTable, batch: TableBatch, once: WriteId, reduced: ReducedBatch, rows: str) -> None:
@@ -105,7 +106,8 @@ class RowLookup:
 
 
 def told(table: str, reduced: ReducedBatch, rows: str, doubtful: bool) -> str:
-    """Return the query for the rows of a batch with the column `lost`, true if neither log nor table has a value."""
+    """Return the query for the rows of a batch with the column `lost`: true if neither the log nor the table has a
+    value."""
     form = reduced.form
     first = quoted(form.names[form.key[0]])
     joined = " and ".join(
@@ -121,8 +123,10 @@ def told(table: str, reduced: ReducedBatch, rows: str, doubtful: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ValueFilling:
-    """A function that fills missing values from the source's table in its present state, and leaves out rows that the
-    table no longer has. Worker."""
+    """A function that fills missing values from the current rows of the source's table. Worker.
+
+    It leaves out rows that the source's table no longer has.
+    """
 
     form: BlockForm
     table: PresentTable

@@ -160,7 +160,7 @@ class SeparateOpening:
 
         That is frequent, since changes that a later change of the same key makes superfluous are not even decoded.
         """
-        # A block has one row of a key.
+        # A block has one row per key.
         if len(blocks) < 2:
             return True
         if any(rows["missing"].null_count < rows.num_rows for rows in blocks):
@@ -209,10 +209,10 @@ def reduced(rows: pa.Table, target: BlockForm, keeps_deletes: bool = False) -> p
 def missed(
     rows: pa.Table, target: BlockForm, previous: Int64s, keeps_deletes: bool = False
 ) -> tuple[Flags, Flags, dict[int, Int64s]]:
-    """Return the columns that rows miss, those of them that no earlier row has, and where the values are.
+    """Return masks by column and row of missing values and of unknown values, and the row indexes of the other values.
 
-    The last item maps each column that some row misses to the row indexes of the values. Deleted rows give no values
-    and need none, unless deletes are kept.
+    A missing value is unknown if no earlier row has it. The last item maps each column with missing values to the index
+    of the row that has each row's value. Deleted rows give no values and need none, unless deletes are kept.
     """
     misses = flagged(rows["missing"].combine_chunks(), len(target.names))
     ops = rows["op"].combine_chunks()
@@ -226,7 +226,8 @@ def missed(
 
 
 def link(rows: pa.Table, keys: Sequence[pa.Array], origins: pa.StructArray, previous: Int64s) -> None:
-    """Set `previous` of each row that had another key before its block to the last row of that key before the block."""
+    """Set `previous` of each row with another key before its block to the last row of the former key before the
+    block."""
     moved = np.flatnonzero(origins.is_valid())
     if not len(moved):
         return

@@ -49,16 +49,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("tailrace")
 
 _CODE = {"spark.sql.codegen.cache.maxEntries": "1000"}
-"""Size of Spark's cache of generated classes, by default 100. The batches of one table have some 65 classes; those of
-several tables would be generated and compiled anew for each batch."""
+"""Size of Spark's cache of generated classes, by default 100. The batches of one table need some 65 classes. With the
+default, the classes of several tables would be generated and compiled anew for each batch."""
 
 _MODES = ("latest", "history", "log")
 _WHOLE = {"event.processing.failure.handling.mode": "fail", "errors.tolerance": "none"}
 """Options with values that would leave changes out, and the allowed values."""
 _BATCH_BYTES, _BATCH_IN_FILES = 128 << 20, 512 << 20
-"""Most bytes of the log in a batch: of `latest` in Spark's plan and of `history` anywhere; of `latest` and `log` in
-files of the planner. A MERGE of many changes takes hardly longer than a MERGE of few, and only one change per key
-leaves the tasks. Batches of `history` are smaller because all their changes are shuffled and joined."""
+"""Most bytes of the log in a batch. The first limit is for `latest` with blocks in Spark's plan, and for `history`. The
+second limit is for `latest` and `log` with blocks in files of the planner. A MERGE of many changes takes hardly longer
+than a MERGE of few, and only one change per key leaves the tasks. Batches of `history` are smaller because all their
+changes are shuffled and joined."""
 _QUERY_SECONDS = 0.2
 """Time that Spark's JVM needs to start a query."""
 _LOADED_TABLES = 4
@@ -232,7 +233,7 @@ class TablesSink(Sink):
         }
 
     def present(self) -> PresentTables:
-        """Open a session with the source that reads rows in their present state."""
+        """Open a session with the source that reads rows in their current state."""
         assert self._source is not None
         source = self._source
         texts = {name: text for name, text in self.source_defaults().items() if not source.is_set(name)}
@@ -280,9 +281,10 @@ class TablesSink(Sink):
 
 
 class Writer:
-    """A writer of batches: first a batch's tables, in parallel, then the row that records them as one moment.
+    """A writer of batches: first a batch's tables, in parallel, then the row that records their versions as one moment.
 
-    `is_whole` returns True if the moment after a batch is whole by its offset, which `offset` returns.
+    Both functions take the number of a batch. `offset` returns the offset at its end, and `is_whole` returns True if
+    this offset lies between two transactions.
     """
 
     def __init__(
@@ -308,8 +310,11 @@ class Writer:
             self._again = RowLookup(sink.present, self._positions, sink.unknown == "reselect")
 
     def prepare(self, spark: SparkSession) -> None:
-        """Read the state of the tables in the background, while the planner starts on another core and the first batch
-        is read. Begin only after the JVM has started the query."""
+        """Start to read the state of the tables in the background, while the planner starts and the first batch is
+        read.
+
+        The reads begin only after the JVM has started the query.
+        """
         from pyspark import inheritable_thread_target
 
         pool = ThreadPoolExecutor(1, "tailrace-positions")
@@ -343,15 +348,15 @@ class Writer:
             self._write_computed(kept, number)
 
     def _write_computed(self, kept: DataFrame, number: int) -> None:
-        told = kept.selectExpr("key", "position", "ordinal", "source_ts", "octet_length(value) size").collect()
+        blocks = kept.selectExpr("key", "position", "ordinal", "source_ts", "octet_length(value) size").collect()
         heads: dict[tuple[str, str, str], list[Head]] = {}
         sizes: Counter[tuple[str, str, str]] = Counter()
-        for row in told:
+        for row in blocks:
             head = Head.of(bytes(row["key"]))
             of = head.database, head.schema, head.table
             heads.setdefault(of, []).append(head)
             sizes[of] += row["size"] or 0
-        moment = BatchEnd.of(number, told)
+        moment = BatchEnd.of(number, blocks)
         if moment is not None:
             parts = [TableBatch(number, of, tuple(found), kept, sizes[of]) for of, found in heads.items()]
             versions = self._write(parts)

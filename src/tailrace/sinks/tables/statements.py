@@ -60,7 +60,7 @@ def type_of(kind: pa.DataType) -> str:
 
 
 def told_apart(value: str, kind: str) -> list[str]:
-    """Return SQL expressions that all agree, with null equal to null, exactly if two values are identical.
+    """Return SQL expressions by which two values are identical if and only if all expressions agree; null equals null.
 
     `kind` is the value's SQL type. In JSON the two zeros differ and NaN equals NaN; the value itself has the digits
     beyond milliseconds, which JSON omits. Maps and variants are compared only as JSON.
@@ -79,8 +79,8 @@ def needs_mapping(names: Sequence[str]) -> bool:
 def create(path: str, columns: Sequence[tuple[str, str]], properties: Mapping[str, str]) -> str:
     """Return the statement that creates a table."""
     listed = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns)
-    told = ", ".join(f"{literal(name)} = {literal(text)}" for name, text in properties.items())
-    return f"create table {at_path(path)} ({listed}) using delta tblproperties ({told})"
+    listed_properties = ", ".join(f"{literal(name)} = {literal(text)}" for name, text in properties.items())
+    return f"create table {at_path(path)} ({listed}) using delta tblproperties ({listed_properties})"
 
 
 def add_columns(path: str, columns: Sequence[tuple[str, str]]) -> str:
@@ -155,14 +155,14 @@ def doubled(table: str, key: Sequence[str], where: str) -> str:
 
 def fill(path: str, values: Mapping[str, str], where: str) -> str:
     """Return the statement that sets columns to values, given as SQL."""
-    told = ", ".join(f"{quoted(name)} = {value}" for name, value in values.items())
-    return f"update {at_path(path)} set {told} where {where}"
+    assigned = ", ".join(f"{quoted(name)} = {value}" for name, value in values.items())
+    return f"update {at_path(path)} set {assigned} where {where}"
 
 
 def set_properties(path: str, properties: Mapping[str, str]) -> str:
     """Return the statement that sets properties."""
-    told = ", ".join(f"{literal(name)} = {literal(text)}" for name, text in properties.items())
-    return f"alter table {at_path(path)} set tblproperties ({told})"
+    listed = ", ".join(f"{literal(name)} = {literal(text)}" for name, text in properties.items())
+    return f"alter table {at_path(path)} set tblproperties ({listed})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +185,8 @@ class Merge:
     inserts none. `beyond` applies to unmatched rows of the table; None keeps them.
 
     `small`: each task can hold all rows of the view, so that the table's rows need not be shuffled. `few`: each task
-    can hold the columns that the rows are matched by. `whole`: no new value depends on the table, so that matched rows
-    of the table can be deleted, and all rows that `inserted` selects inserted, whether or not they matched.
+    can hold the columns that the rows are matched by. `whole`: no new value depends on the table. Then matched rows of
+    the table can be deleted and all rows that `inserted` selects can be inserted, matched or not.
     """
 
     view: str
@@ -275,9 +275,9 @@ class ReducedBatch:
         if not self.missing or self.unknown == "null" or place in self.form.key:
             return f"s.c{place}"
         kind = type_of(self.form.types[place])
-        told = literal(f"{UNKNOWN} {json.dumps(self.form.names[place])}")
+        message = literal(f"{UNKNOWN} {json.dumps(self.form.names[place])}")
         nobody = f"array_contains(s.missing, {place})" + (f" and not {GONE}" if self.keeps_deletes else "")
-        return f"if({nobody}, cast(raise_error({told}) as {kind}), s.c{place})"
+        return f"if({nobody}, cast(raise_error({message}) as {kind}), s.c{place})"
 
 
 UNKNOWN = "tailrace: neither the log nor the table has the value of column"
@@ -295,8 +295,8 @@ def unknown_column(text: str) -> str | None:
 def moved(table: str, form: BlockForm, view: str, unknown: str = "null", doubtful: bool = False) -> str:
     """Return the query that fills missing values of rows whose key has changed from the table's row of the old key.
 
-    Unless `unknown` is `null`, the query raises an error if the table has no such row. With `doubtful` the table's row
-    may be a later one, and its values are not used.
+    Unless `unknown` is `null`, the query raises an error if the table has no such row. With `doubtful`, the table may
+    already hold a later row under the old key, so that its values are not used.
     """
     first = quoted(form.names[form.key[0]])
     joined = " and ".join(f"o.{quoted(form.names[index])} = s.origin.k{place}" for place, index in enumerate(form.key))
@@ -308,8 +308,8 @@ def moved(table: str, form: BlockForm, view: str, unknown: str = "null", doubtfu
         own = f"s.c{place}"
         if unknown != "null" and place not in form.key:
             # The table's row of the new key is another row, whose values must not be used.
-            told, kind = literal(f"{UNKNOWN} {json.dumps(name)}"), type_of(form.types[place])
+            message, kind = literal(f"{UNKNOWN} {json.dumps(name)}"), type_of(form.types[place])
             strange = f"s.origin is not null and not {GONE} and array_contains(s.missing, {place})"
-            own = f"if({strange}, cast(raise_error({told}) as {kind}), {own})"
+            own = f"if({strange}, cast(raise_error({message}) as {kind}), {own})"
         parts.append(f"if({held}, o.{quoted(name)}, {own}) c{place}")
     return f"select {', '.join(parts)} from {view} s left join {table} o on {joined}"

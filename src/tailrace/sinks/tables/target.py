@@ -41,11 +41,11 @@ def _cannot_reread(source: str, reason: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The owner of tables and its way to keep them: `pipeline` is the id of the checkpoint, `policies` are the
-    policies for alterations. With `keeps_deletes` deleted rows are kept.
+    """The owner of tables and its settings. `pipeline` is the id of the checkpoint, `policies` are the policies for
+    alterations. With `keeps_deletes`, deleted rows are kept.
 
-    `reread` asks for a snapshot of the source's table that is named first, for the reason named second. The snapshot
-    begins after the batch that is being written; the request lasts when the function returns.
+    `reread(table, reason)` asks for a snapshot of a source table. The snapshot begins after the batch that is being
+    written. When the function returns, the request is durable.
     """
 
     pipeline: str
@@ -123,10 +123,9 @@ class Target:
         return self._newest == number
 
     def replaced(self, forms: Sequence[tuple[BlockForm, Place]]) -> BlockForm | None:
-        """Return the form of the table's columns if `forms` are of another table of the source, and a snapshot is to
-        read it; else None.
+        """Return the form of the table's columns if `forms` are of another source table that a snapshot is to read.
 
-        Also None if the alteration that follows has begun.
+        Return None otherwise, or if the alteration that follows has begun.
         """
         self._find()
         record, (form, since) = self._record, forms[0]
@@ -150,7 +149,7 @@ class Target:
         """
         if self._written is None:
             commits, is_all = self._last()
-            # After commits of others that changed rows, or too many other commits, the last own write is unknown.
+            # The last own write is unknown after foreign commits that changed rows, and after too many foreign commits.
             self._written = "" if is_all else _FOREIGN
             for commit in commits:
                 own = told(commit.metadata)
@@ -174,7 +173,7 @@ class Target:
 
     def _demand_order(self, number: int, newest: int) -> None:
         if newest > number:
-            # Delta would skip all batches up to the newest one as already written.
+            # The format would skip all batches up to the newest batch as already written.
             raise SinkError(
                 f"The table {self.path} holds batch {newest}, and its checkpoint is at batch {number}: the checkpoint "
                 "was put back to an earlier state.",
@@ -197,9 +196,9 @@ class Target:
     def version(self, number: int) -> int:
         """Return the table's version after the batch `number`.
 
-        It is the version of this pipeline's newest commit, because later commits of others are not from the source;
-        without one, the newest version. Raises SinkError if another process has written the batch under this
-        pipeline's id; then this process has written nothing.
+        It is the version of this pipeline's newest commit, because later foreign commits are not from the source.
+        Without such a commit, it is the newest version. Raises SinkError if another process has written the batch under
+        this pipeline's id; then this process has written nothing.
         """
         commits: Sequence[TableCommit] = ()
         for limit in (1, _COMMITS):
@@ -215,25 +214,25 @@ class Target:
         """Return the record of the existing table; None if there is no table."""
         if not self.stored.is_there():
             return None
-        told = self.stored.properties()
-        self._demand_own(told)
+        properties = self.stored.properties()
+        self._demand_own(properties)
         self._columns = self.stored.columns()
         lost = [name for name, _ in self.own if name not in self._columns]
-        if lost or COLUMNS not in told:
+        if lost or COLUMNS not in properties:
             raise self._stop(UnfollowedAlteration("another program has altered the table"))
-        return HeldTable.of(told[COLUMNS])
+        return HeldTable.of(properties[COLUMNS])
 
-    def _demand_own(self, told: Mapping[str, str]) -> None:
-        """Raise SinkError if the table's properties, `told`, do not name this pipeline, source and mode."""
+    def _demand_own(self, properties: Mapping[str, str]) -> None:
+        """Raise SinkError if the table's properties do not name this pipeline, source and mode."""
         wanted = self._own_properties()
         for name, what in ((PIPELINE, "pipeline"), (SOURCE, "source's table"), (MODE, "mode")):
-            if told.get(name) != wanted[name]:
-                other = f": {told[name]}" if name in told else ", or of none"
+            if properties.get(name) != wanted[name]:
+                other = f": {properties[name]}" if name in properties else ", or of none"
                 raise SinkError(
                     f"The table {self.path} already exists, of another {what}{other}.",
                     "Name another debezium.sink.tables.path, or move the table away.",
                 )
-        deletes = told.get(DELETES, "false")
+        deletes = properties.get(DELETES, "false")
         if deletes != wanted[DELETES]:
             raise SinkError(
                 f"The table {self.path} already exists, created with debezium.sink.tables.upsert-keep-deletes = "
@@ -268,7 +267,7 @@ class Target:
         if alteration.is_nothing:
             return
         if alteration.reread:
-            # Before the alteration is done, since nothing would ask for it again after a crash.
+            # The request precedes the alteration: after a crash in between, nothing else would repeat the request.
             self.reread(alteration.reread)
         elif alteration.unfilled:
             log.warning(
@@ -291,8 +290,7 @@ class Target:
         self._columns = self.stored.columns()
 
     def _demand_key(self, present: Sequence[str], key: Sequence[str]) -> None:
-        """Raise SinkError if the columns `present`, which are called `key` afterwards, do not identify the existing
-        rows."""
+        """Raise SinkError if the columns `present` do not identify the existing rows. `key` holds their next names."""
         if self.owner.mode == "log" or not present:
             return
         where = "__valid_to is null" if self.owner.mode == "history" else "true"

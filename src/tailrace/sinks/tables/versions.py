@@ -1,7 +1,7 @@
 """Versions of rows for the mode `history`: their ends, and the SQL that adds a batch's versions to the table.
 
-A row is a version from its change until the next change of its key. Tasks add to the rows of a batch the place where
-each ends within the batch. The table's open version of a key ends at the key's first change in the batch.
+A row is a version from its change until the next change of its key. Tasks add to each row of a batch the place where
+its version ends within the batch. The table's open version of a key ends at the key's first change in the batch.
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ def _emptying(rows: pa.Table) -> Flags:
 def _repeated(rows: pa.Table, chains: tuple[Int64s, Int64s], target: BlockForm, known: VersionColumns) -> Flags:
     """Return a mask of snapshot rows that equal the row before them, in the batch or else in the table.
 
-    `chains` holds for each row the index of the previous row of its key, and the index of its row's previous version.
+    `chains` holds two indexes for each row: of the previous row with the same key, and of the previous version of the
+    same source row, which may have another key.
     """
     previous, linked = chains
     count = rows.num_rows
@@ -138,8 +139,8 @@ def _repeated(rows: pa.Table, chains: tuple[Int64s, Int64s], target: BlockForm, 
         values = rows[f"c{index}"].combine_chunks()
         equal = _alike(values.take(places), values.take(others))
         if unknown[index].any():
-            told = pc.fill_null(pc.equal(*(pc.list_element(side, index) for side in sides)), False)
-            equal = np.where(unknown[index], np.asarray(told), equal)
+            same_hashes = pc.fill_null(pc.equal(*(pc.list_element(side, index) for side in sides)), False)
+            equal = np.where(unknown[index], np.asarray(same_hashes), equal)
         same &= np.where(first, table[index], equal)
     found[reads] = same
     return found
@@ -152,7 +153,7 @@ def _alike(values: pa.Array, others: pa.Array) -> Flags:
         nan = pa.scalar(float("nan"), values.type)
         values, others = (pc.if_else(pc.is_nan(side), nan, side).view(bits) for side in (values, others))
     if pa.types.is_nested(values.type):
-        # As numbers, since Python has no years before 1 or after 9999.
+        # Dates are compared as numbers, since Python has no years before 1 or after 9999.
         values, others = (side.cast(with_numbers(side.type)) for side in (values, others))
         pairs = zip(values.to_pylist(), others.to_pylist(), strict=True)
         return np.array([value == other for value, other in pairs], np.bool_)
@@ -242,7 +243,8 @@ def news(table: str, form: BlockForm, view: str) -> str:
 def changes(table: str, form: BlockForm, view: str, unknown: str) -> str:
     """Return the query that turns rows of `version_schema` into rows of the MERGE: new versions, and ends of open ones.
 
-    A row that is both appears twice, with a single read of the view. For an end only the key matters.
+    A row that is both a new version and an end appears twice, with a single read of the view. An end needs only the
+    key.
     """
     named = (
         f"s.c{place}" if place in form.key else f"if(k.kind = 'version', {_value(form, place, unknown)}, null) c{place}"
@@ -258,8 +260,8 @@ def changes(table: str, form: BlockForm, view: str, unknown: str) -> str:
 
 def _value(form: BlockForm, place: int, unknown: str) -> str:
     name = quoted(form.names[place])
-    told = literal(f'{UNKNOWN} "{form.names[place]}"')
-    other = "null" if unknown == "null" else f"cast(raise_error({told}) as {type_of(form.types[place])})"
+    message = literal(f'{UNKNOWN} "{form.names[place]}"')
+    other = "null" if unknown == "null" else f"cast(raise_error({message}) as {type_of(form.types[place])})"
     known = f"o.{quoted(form.names[form.key[0]])} is not null"
     return f"if(array_contains(s.missing, {place}), if({known}, o.{name}, {other}), s.c{place})"
 
@@ -273,8 +275,8 @@ def merge(form: BlockForm, view: str, truncate: tuple[str, int, int] | None) -> 
     beyond = None
     if truncate is not None:
         position, ordinal, micros = truncate
-        told = (literal(position), str(ordinal), f"timestamp_micros({micros})")
-        beyond = Clause("t.__valid_to is null", dict(zip(ended, told, strict=True)))
+        end = (literal(position), str(ordinal), f"timestamp_micros({micros})")
+        beyond = Clause("t.__valid_to is null", dict(zip(ended, end, strict=True)))
     return Merge(
         view,
         f"s.kind = 'end' and t.__valid_to is null and {_joined(form, True, 't')}",

@@ -28,8 +28,8 @@ Columns = Sequence[tuple[str, str]]
 class WriteId:
     """The identity of one write of a batch to one table. `pipeline` is the id of the checkpoint.
 
-    A table keeps the number of the newest batch of each pipeline, and skips a write of a batch that is not newer. So
-    each batch is written once. If a batch is written in parts, `part` is the number of each part but the last. The
+    A table keeps the number of the newest batch of each pipeline, and skips a write of a batch that is not newer. Each
+    batch is therefore written once. If a batch is written in parts, `part` is the number of each part but the last. The
     commit carries `metadata`.
     """
 
@@ -126,7 +126,8 @@ class StoredTable(ABC):
         """Alter the columns, then set properties. An announced alteration that was done in part may be repeated."""
 
     def fill(self, values: Mapping[str, str], where: str) -> None:
-        """Set columns to values, given as SQL, in rows that fulfil a condition, outside of any batch. Repeatable.
+        """Set columns to values, given as SQL, in rows that fulfil a condition. The write belongs to no batch and can
+        be repeated.
 
         Called only if `can_fill`. Raises SinkError for other formats.
         """
@@ -145,15 +146,15 @@ class StoredTable(ABC):
 
     @abstractmethod
     def mend(self, merge: Merge) -> None:
-        """Do a merge outside of any batch."""
+        """Do a merge that belongs to no batch."""
 
     @abstractmethod
     def remove(self, where: str) -> int:
-        """Delete rows outside of any batch. Return their number."""
+        """Delete rows, as a write that belongs to no batch. Return their number."""
 
     @abstractmethod
     def compact(self) -> str:
-        """Compact small files. Return a report. Raises the format's conflict if another commit was faster."""
+        """Compact small files. Return a report. Raises the format's conflict error if another process commits first."""
 
     @abstractmethod
     def clean(self, version: int | None, hours: int) -> str:
@@ -186,7 +187,7 @@ class TableFormat(ABC):
 
 
 def told(text: str | None) -> dict[str, Any] | None:
-    """Return the contents of a commit's metadata, made by `target.metadata`; None for other metadata."""
+    """Return the contents of a commit's metadata if `target.metadata` has made it; None for other metadata."""
     try:
         found = json.loads(text or "null")
     except ValueError:

@@ -100,7 +100,7 @@ def _is_known(session: SparkSession) -> bool:
 def _demand_fitting(session: SparkSession) -> None:
     """Raise SinkError if Delta Lake's jars cannot work in this Spark: they would fail only at the first merge.
 
-    They make this object of Spark's with nine parameters, which each version of Spark may change.
+    They call a constructor of Spark with nine parameters, which each version of Spark may change.
     """
     loader: Any = session._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
     made = loader.loadClass(_MADE).getConstructors()
@@ -318,12 +318,12 @@ class DeltaTable(StoredTable):
         return found
 
     def commits(self, most: int) -> list[TableCommit]:
-        told = self._told(most)
+        commits = self._told(most)
         # An unknown operation counts as a change of rows.
         still = IDLE | _OWN
         return [
             TableCommit(version, metadata, operation not in still and metadata != _FILL)
-            for version, operation, metadata in told
+            for version, operation, metadata in commits
         ]
 
     def _told(self, most: int) -> list[tuple[int, str, str | None]]:
@@ -336,7 +336,7 @@ class DeltaTable(StoredTable):
         return found
 
     def _read(self, most: int) -> list[tuple[int, str, str | None]] | None:
-        """Return the same from the files of the log, without a Spark job; None if they do not tell."""
+        """Return the same from the files of the log, without a Spark job; None if they do not contain it."""
         jvm: Any = self.session._jvm
         log, state = newest(self.session, self.path)
         last = int(state.version())
@@ -350,13 +350,13 @@ class DeltaTable(StoredTable):
                 # The file was cleaned up, or a catalog keeps the commit.
                 return None
             try:
-                told = json.loads(lines.next()).get("commitInfo") if lines.hasNext() else None
+                info = json.loads(lines.next()).get("commitInfo") if lines.hasNext() else None
             finally:
                 lines.close()
-            if told is None:
+            if info is None:
                 # Another writer may put commitInfo at the end.
                 return None
-            found.append((version, told.get("operation", ""), told.get("userMetadata")))
+            found.append((version, info.get("operation", ""), info.get("userMetadata")))
         return found
 
     def past(self, name: str) -> tuple[frozenset[str], bool | None]:
@@ -369,19 +369,19 @@ class DeltaTable(StoredTable):
 
     def create(self, columns: Columns, properties: Mapping[str, str]) -> None:
         self._clear()
-        told = {**_PROPERTIES, **properties}
+        wanted = {**_PROPERTIES, **properties}
         if statements.needs_mapping([name for name, _ in columns]):
-            told |= _MAPPING
-        self.session.sql(statements.create(self.path, columns, told))
+            wanted |= _MAPPING
+        self.session.sql(statements.create(self.path, columns, wanted))
 
     def announce(self, steps: Sequence[ColumnStep], properties: Mapping[str, str]) -> None:
-        told = dict(properties)
+        wanted = dict(properties)
         if any(step.what in ("drop", "rename") or statements.needs_mapping([step.name]) for step in steps):
-            told |= _MAPPING
+            wanted |= _MAPPING
         if any(step.what == "widen" for step in steps):
-            told |= _WIDENING
-        if not told.items() <= self.properties().items():
-            self.session.sql(statements.set_properties(self.path, told))
+            wanted |= _WIDENING
+        if not wanted.items() <= self.properties().items():
+            self.session.sql(statements.set_properties(self.path, wanted))
 
     def alter(self, steps: Sequence[ColumnStep], properties: Mapping[str, str]) -> None:
         for step in steps:
@@ -415,7 +415,7 @@ class DeltaTable(StoredTable):
 
     @contextmanager
     def _saying(self, once: WriteId) -> Iterator[None]:
-        """Let the session's commits carry a batch's transaction key and metadata. A single thread uses the session."""
+        """Set a batch's transaction key and metadata for the session's commits. A single thread uses the session."""
         conf = self.session.conf
         conf.set(_APP, once.application)
         conf.set(_VERSION, str(once.batch))
@@ -445,8 +445,8 @@ class DeltaTable(StoredTable):
         return int(self.session.sql(f"delete from {self.name()} where {where}").collect()[0][0])
 
     def compact(self) -> str:
-        told = self.session.sql(f"optimize {self.name()}").collect()[0]["metrics"]
-        return f"{told['numFilesRemoved']} files compacted into {told['numFilesAdded']}"
+        metrics = self.session.sql(f"optimize {self.name()}").collect()[0]["metrics"]
+        return f"{metrics['numFilesRemoved']} files compacted into {metrics['numFilesAdded']}"
 
     def clean(self, version: int | None, hours: int) -> str:
         if version is not None:

@@ -37,7 +37,7 @@ _PROPERTIES = {
 def is_there(spark: SparkSession) -> bool:
     """Return True if the JVM has the library."""
     found: Any = spark._jvm.org.apache.iceberg.hadoop  # type: ignore[union-attr]
-    # Py4J takes the name of a missing class for a package.
+    # Py4J returns a package for the name of a missing class.
     return type(found.HadoopTables).__name__ == "JavaClass"
 
 
@@ -81,7 +81,7 @@ class Library:
         return self._known
 
     def refresh(self) -> None:
-        """Load the commits of others."""
+        """Load the commits that other processes have made."""
         self._table.refresh()
 
     def create(self, columns: Sequence[tuple[str, str]], properties: Mapping[str, str]) -> None:
@@ -106,12 +106,12 @@ class Library:
             update = change.updateSchema()
             self._altered(update, step)
             update.commit()
-        told = change.updateProperties()
+        settings = change.updateProperties()
         # Iceberg has updated the mapping with the new names of columns, but the names in files stay the same.
         new = mapping_of(str(self._iceberg.SchemaParser.toJson(change.table().schema())), mapping)
         for name, text in {**properties, _MAPPING: new}.items():
-            told.set(name, text)
-        told.commit()
+            settings.set(name, text)
+        settings.commit()
         with self._alone():
             change.commitTransaction()
 
@@ -338,9 +338,9 @@ class Library:
         mapping = self._iceberg.mapping.NameMappingParser.fromJson(self.mapping())
         return self._iceberg.parquet.ParquetUtil.fileMetrics(self._table.io().newInputFile(path), config, mapping)
 
-    def _map(self, told: Mapping[str, str]) -> Any:
+    def _map(self, properties: Mapping[str, str]) -> Any:
         made = self._java.util.HashMap()
-        for name, text in told.items():
+        for name, text in properties.items():
             made.put(name, text)
         return made
 

@@ -26,7 +26,7 @@ class IcebergMerge:
 
     @property
     def replaces(self) -> bool:
-        """True if no row of the table stays, so that the new rows replace all."""
+        """True if the merge keeps no row of the table, so that the new rows replace all rows."""
         beyond = self._merge.beyond
         return beyond is not None and beyond.values is None and not beyond.condition
 
@@ -72,14 +72,14 @@ class IcebergMerge:
         if merge.inserted is not None:
             values = dict.fromkeys(self._columns, "null") | dict(merge.inserted.values or {})
             cases.append((f"t.{ROW} is null and {_holds(merge.inserted)}", values))
-        comes = _case([(when, "false" if told is None else "true") for when, told in cases])
+        comes = _case([(when, "false" if values is None else "true") for when, values in cases])
         rows = self._session.sql(
             f"select {self._values(cases)} from {_NEW} s left join {_FOUND} t on {merge.on} where {comes}"
         )
         beyond = merge.beyond
         if beyond is not None and beyond.values is not None:
-            told = self._values([("true", beyond.values)])
-            rows = rows.unionAll(self._session.sql(f"select {told} from {_LEFT} t where {_holds(beyond)}"))
+            columns = self._values([("true", beyond.values)])
+            rows = rows.unionAll(self._session.sql(f"select {columns} from {_LEFT} t where {_holds(beyond)}"))
         return rows
 
     def places(self) -> DataFrame:
@@ -95,8 +95,8 @@ class IcebergMerge:
         """Return a new row's columns as SQL: the values of the first case that holds, else the stored row's."""
         parts = []
         for name, kind in self._columns.items():
-            told = [(when, values.get(name, f"t.{quoted(name)}")) for when, values in cases if values is not None]
-            parts.append(f"cast({_case(told)} as {kind.simpleString()}) {quoted(name)}")
+            branches = [(when, values.get(name, f"t.{quoted(name)}")) for when, values in cases if values is not None]
+            parts.append(f"cast({_case(branches)} as {kind.simpleString()}) {quoted(name)}")
         return ", ".join(parts)
 
     def _keep(self, text: str, deleted: DataFrame | None, view: str) -> None:

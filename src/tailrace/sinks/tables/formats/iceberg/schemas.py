@@ -62,7 +62,7 @@ def mapping_of(schema: str, known: str = "[]") -> str:
     """Return Iceberg's name mapping, the names of columns in files: `known` with the new columns of `schema`.
 
     A column's name in files never changes, even if the column is renamed, and no other column gets it, even if the
-    column is dropped. So old and new files can be read by names.
+    column is dropped. Old and new files can therefore be read by names.
     """
     found = json.loads(known)
     numbers = {entry["field-id"] for entry in found}

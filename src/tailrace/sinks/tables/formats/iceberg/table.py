@@ -199,8 +199,8 @@ class IcebergTable(StoredTable):
         return [TableCommit(one.id, one.summary.get(_TOLD), one.operation != "replace") for one in found]
 
     def past(self, name: str) -> tuple[frozenset[str], bool | None]:
-        told = self.properties()
-        values = json.loads(told.get(f"{name}{_PAST}", "[]")) + ([told[name]] if name in told else [])
+        properties = self.properties()
+        values = json.loads(properties.get(f"{name}{_PAST}", "[]")) + ([properties[name]] if name in properties else [])
         called: dict[int, set[str]] = {}
         for schema in self.library.schemas():
             for field in json.loads(schema)["fields"]:
@@ -229,8 +229,8 @@ class IcebergTable(StoredTable):
                 )
 
     def alter(self, steps: Sequence[ColumnStep], properties: Mapping[str, str]) -> None:
-        told = self.properties()
-        other = [name for name in _KEPT & properties.keys() if told.get(name, properties[name]) != properties[name]]
+        known = self.properties()
+        other = [name for name in _KEPT & properties.keys() if known.get(name, properties[name]) != properties[name]]
         past = {f"{name}{_PAST}": json.dumps(sorted(self.past(name)[0])) for name in other}
         self.library.alter(steps, {**properties, **past})
 
@@ -254,7 +254,8 @@ class IcebergTable(StoredTable):
         self._commit(base, data, deletes, once, merging.replaces)
 
     def _bring(self, once: WriteId, write: Callable[[Files], None]) -> None:
-        """Write to the newest snapshot, unless the batch is done. Retry if only maintenance has conflicted."""
+        """Write to the newest snapshot, unless the batch is already written. Retry after a conflict with maintenance
+        only."""
         for left in reversed(range(_TRIES)):
             base = self.now()
             if self._is_done(once):
@@ -298,10 +299,10 @@ class IcebergTable(StoredTable):
     def _is_done(self, once: WriteId) -> bool:
         """Return True if the table has the batch or a later one."""
         for one in self.library.snapshots():
-            told = one.summary
-            if told.get(WRITER) in (once.application, replace(once, part=None).application):
-                return int(told[_BATCH]) >= once.batch
-            if told.get(_PIPELINE) == once.pipeline and int(told[_BATCH]) < once.batch:
+            summary = one.summary
+            if summary.get(WRITER) in (once.application, replace(once, part=None).application):
+                return int(summary[_BATCH]) >= once.batch
+            if summary.get(_PIPELINE) == once.pipeline and int(summary[_BATCH]) < once.batch:
                 return False
         return False
 
@@ -425,7 +426,7 @@ class Iceberg(TableFormat):
     title = IcebergTable.title
     marker = IcebergTable.marker
     jars = (
-        *(Jar("org.apache.iceberg", module, _VERSION, told) for module, told in _SUMS.items()),
+        *(Jar("org.apache.iceberg", module, _VERSION, digest) for module, digest in _SUMS.items()),
         Jar("com.github.ben-manes.caffeine", "caffeine", "3.1.8", _CAFFEINE),
     )
     settings: ClassVar[Mapping[str, str]] = {}
