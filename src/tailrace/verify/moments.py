@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from tailrace.errors import SinkError
-from tailrace.sinks.tables.formats.base import told
+from tailrace.sinks.tables.formats.base import own_metadata
 from tailrace.sinks.tables.formats.detection import found_at
 from tailrace.sinks.tables.positions import positions_under
 
@@ -88,4 +88,4 @@ def latest_version(spark: SparkSession, path: str) -> int:
 
 def batch_of(metadata: str | None) -> int:
     """Return the batch named in a commit's metadata; -1 without one."""
-    return int((told(metadata) or {}).get("batch", -1))
+    return int((own_metadata(metadata) or {}).get("batch", -1))

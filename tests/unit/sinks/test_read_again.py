@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tailrace.columns.blocks import BlockForm
 from tailrace.connectors.row_lookup import Values
-from tailrace.sinks.tables.row_lookup import ValueFilling, told
+from tailrace.sinks.tables.row_lookup import ValueFilling, marked_rows
 from tailrace.sinks.tables.rows import row_schema
 from tailrace.sinks.tables.statements import ReducedBatch, moved
 
@@ -49,10 +49,10 @@ def test_rows_get_what_they_miss_and_those_that_are_gone_are_left_out() -> None:
 
 
 def test_what_a_row_misses_is_lost_where_its_old_key_is_not_there_or_may_be_of_a_later_row() -> None:
-    text = told("lake", ReducedBatch(FORM, "rows", missing=True), "rows", True)
+    text = marked_rows("lake", ReducedBatch(FORM, "rows", missing=True), "rows", True)
     assert "(o.`id` is null or s.origin is not null) as lost" in text
     assert "o.`id` = coalesce(s.origin.k0, s.c0)" in text
-    assert "not s.op in ('d', 't') and true as lost" in told(
+    assert "not s.op in ('d', 't') and true as lost" in marked_rows(
         "lake", ReducedBatch(FORM, "rows", emptied=True), "rows", False
     )
 

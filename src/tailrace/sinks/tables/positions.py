@@ -15,7 +15,7 @@ from uuid import uuid4
 from tailrace.errors import SinkError
 from tailrace.sinks.storage import HadoopStorage
 from tailrace.sinks.tables import statements
-from tailrace.sinks.tables.formats.base import StoredTable, TableFormat, WriteId, has_files, told
+from tailrace.sinks.tables.formats.base import StoredTable, TableFormat, WriteId, has_files, own_metadata
 from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.formats.detection import found_at
 from tailrace.sinks.tables.target import PIPELINE, metadata
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 NAME = "tailrace_positions"
 """The name of the table, under the sink's path."""
 
-# Most tables whose versions a commit's metadata holds: Iceberg keeps the metadata of all commits in one file.
-_TOLD = 100
+# The most tables whose versions a commit's metadata holds: Iceberg keeps the metadata of all commits in one file.
+_MOST_TABLES = 100
 # Maintenance may make a few commits after the commit of the last row.
 _COMMITS = 10
 
@@ -172,7 +172,7 @@ class Positions:
             f"select {query} query, {moment.batch}L batch, {position} position, {moment.ordinal}L ordinal, "
             f"timestamp_micros({at}) committed_at, {whole} whole, from_json({known}, 'map<string,bigint>') versions"
         )
-        last = {"position": self._highest, "versions": self._versions} if len(self._versions) <= _TOLD else None
+        last = {"position": self._highest, "versions": self._versions} if len(self._versions) <= _MOST_TABLES else None
         once = WriteId(self._pipeline, moment.batch, metadata(moment.batch, "", last=last))
         self._format.table(session, self.path).append(row, once)
 
@@ -220,7 +220,7 @@ def _last(positions: StoredTable) -> dict[str, Any] | None:
     Return None if the metadata does not hold the row, or if other processes have changed rows since then.
     """
     for commit in positions.commits(_COMMITS):
-        own = told(commit.metadata)
+        own = own_metadata(commit.metadata)
         if own is not None:
             return own.get("last")
         if commit.changes:

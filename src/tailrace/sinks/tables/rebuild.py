@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.errors import SinkError
 from tailrace.sinks.storage import HadoopStorage
 from tailrace.sinks.tables import replay, statements
-from tailrace.sinks.tables.formats.base import Columns, StoredTable, TableFormat, WriteId, told
+from tailrace.sinks.tables.formats.base import Columns, StoredTable, TableFormat, WriteId, own_metadata
 from tailrace.sinks.tables.formats.detection import FORMATS, found_at
 from tailrace.sinks.tables.modes import CHANGE
 from tailrace.sinks.tables.positions import COLUMNS, NAME, BatchEnd, Positions, whole_moments
@@ -258,7 +258,9 @@ def _demand_rebuilt(spark: SparkSession, place: str) -> None:
     if stored is None or REBUILT not in properties:
         raise SinkError(f"{place} already exists, and no rebuild has made it.", "Name another path, or move it away.")
     batch = json.loads(properties[REBUILT])["batch"]
-    if any(commit.changes and not _is_rebuilt(told(commit.metadata), batch) for commit in stored.commits(_COMMITS)):
+    if any(
+        commit.changes and not _is_rebuilt(own_metadata(commit.metadata), batch) for commit in stored.commits(_COMMITS)
+    ):
         raise SinkError(f"{place} was rebuilt, and has been written to since.", "Name another path.")
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tailrace")
 
-_TOLD, _KEPT, _FILLED, _ALL = "tailrace_told", "tailrace_known", "tailrace_read_again", "tailrace_completed"
+_MARKED, _KEPT, _FILLED, _ALL = "tailrace_marked", "tailrace_known", "tailrace_read_again", "tailrace_completed"
 _LEFT = "s.op, s.position, s.ordinal, s.part, s.at, s.missing"
 
 
@@ -62,16 +62,16 @@ class RowLookup:
     def merge(self, stored: StoredTable, batch: TableBatch, once: WriteId, reduced: ReducedBatch, rows: str) -> None:
         """Merge a batch with unknown values, which are read again. `rows` is the view of its reduced rows."""
         form, session, table = batch.form, stored.session, stored.name()
-        marked = session.sql(told(table, reduced, rows, self.is_doubtful(batch))).persist()
+        marked = session.sql(marked_rows(table, reduced, rows, self.is_doubtful(batch))).persist()
         try:
-            marked.createOrReplaceTempView(_TOLD)
-            lost = session.table(_TOLD).where("lost").drop("lost")
+            marked.createOrReplaceTempView(_MARKED)
+            lost = session.table(_MARKED).where("lost").drop("lost")
             wanted = lost.count()
             filled = self._filled(session, batch, lost)
             try:
                 found = filled.count()
                 filled.createOrReplaceTempView(_FILLED)
-                session.table(_TOLD).where("not lost").drop("lost").createOrReplaceTempView(_KEPT)
+                session.table(_MARKED).where("not lost").drop("lost").createOrReplaceTempView(_KEPT)
                 columns = ", ".join(f"s.c{place}" for place in range(len(form.names)))
                 completed = session.sql(f"select {_LEFT}, {columns} from {_FILLED} s")
                 known = session.sql(statements.moved(table, form, _KEPT))
@@ -105,7 +105,7 @@ class RowLookup:
             present.close()
 
 
-def told(table: str, reduced: ReducedBatch, rows: str, doubtful: bool) -> str:
+def marked_rows(table: str, reduced: ReducedBatch, rows: str, doubtful: bool) -> str:
     """Return the query for the rows of a batch with the column `lost`: true if neither the log nor the table has a
     value."""
     form = reduced.form

@@ -21,7 +21,7 @@ from tailrace.sinks.tables.evolution import (
     UnfollowedAlteration,
     demand_names,
 )
-from tailrace.sinks.tables.formats.base import Columns, StoredTable, TableCommit, TableFormat, told
+from tailrace.sinks.tables.formats.base import Columns, StoredTable, TableCommit, TableFormat, own_metadata
 from tailrace.sinks.tables.formats.delta import Delta
 
 if TYPE_CHECKING:
@@ -143,23 +143,23 @@ class Target:
             self._record = self._found()
 
     def written(self, number: int) -> str:
-        """Return what the table's last write passed to `note`; "" if nothing was written yet.
+        """Return what the table's last write passed to `note`; "" if nothing was written yet, "?" if it is unknown.
 
         Raises SinkError if the table holds a later batch than `number`, the batch to write.
         """
         if self._written is None:
             commits, is_all = self._last()
             # The last own write is unknown after foreign commits that changed rows, and after too many foreign commits.
-            self._written = "" if is_all else _FOREIGN
+            self._written = "" if is_all else _UNKNOWN
             for commit in commits:
-                own = told(commit.metadata)
+                own = own_metadata(commit.metadata)
                 if own is not None:
                     self._newest = int(own.get("batch", 0))
                     self._demand_order(number, self._newest)
                     self._written = str(own.get("snapshot", ""))
                     break
                 if commit.changes:
-                    self._written = _FOREIGN
+                    self._written = _UNKNOWN
                     break
         return self._written
 
@@ -204,7 +204,7 @@ class Target:
         for limit in (1, _COMMITS):
             commits = self.stored.commits(limit)
             for commit in commits:
-                own = told(commit.metadata)
+                own = own_metadata(commit.metadata)
                 if own is not None:
                     self._demand_alone(number, int(own.get("batch", 0)), own.get("run", self.run))
                     return commit.version
@@ -322,7 +322,9 @@ def _recorded(record: HeldTable) -> dict[str, str]:
     return {COLUMNS: record.text(), KEY: json.dumps(record.key)}
 
 
-_FOREIGN = "?"
+_UNKNOWN = "?"
+"""The snapshot of a last write that is not known, and so equal to no snapshot."""
+
 _COMMITS = 20
 
 

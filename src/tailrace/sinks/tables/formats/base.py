@@ -186,7 +186,7 @@ class TableFormat(ABC):
         """Return the table at a path, which need not exist."""
 
 
-def told(text: str | None) -> dict[str, Any] | None:
+def own_metadata(text: str | None) -> dict[str, Any] | None:
     """Return the contents of a commit's metadata if `target.metadata` has made it; None for other metadata."""
     try:
         found = json.loads(text or "null")

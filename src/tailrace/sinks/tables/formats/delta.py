@@ -16,7 +16,7 @@ from tailrace.errors import SinkError
 from tailrace.sinks.storage import HadoopStorage
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.evolution import ColumnStep
-from tailrace.sinks.tables.formats.base import Columns, StoredTable, TableCommit, TableFormat, WriteId, told
+from tailrace.sinks.tables.formats.base import Columns, StoredTable, TableCommit, TableFormat, WriteId, own_metadata
 from tailrace.sinks.tables.frames import computed
 from tailrace.sinks.tables.statements import Merge, quoted
 
@@ -33,7 +33,7 @@ VERSION = "4.4.0"
 _DELTA = "org.apache.spark.sql.delta"
 _MADE, _PARAMETERS = "org.apache.spark.sql.execution.LogicalRDD", 9
 _VIEW = "tailrace_replacing"
-_NEEDED, _FOREIGN = "delta.enableDeletionVectors", ("delta.enableChangeDataFeed", "delta.enableRowTracking")
+_NEEDED, _UNWANTED = "delta.enableDeletionVectors", ("delta.enableChangeDataFeed", "delta.enableRowTracking")
 """Properties that a table must have to replace rows, and must not have, because with them an update is recorded
 differently from a delete and an insert."""
 
@@ -153,7 +153,7 @@ def _takes(metadata: Any, columns: Collection[str]) -> bool:
     def is_on(name: str) -> bool:
         return bool(properties.contains(name)) and str(properties.apply(name)).lower() == "true"
 
-    return _has_columns(metadata, columns) and is_on(_NEEDED) and not any(map(is_on, _FOREIGN))
+    return _has_columns(metadata, columns) and is_on(_NEEDED) and not any(map(is_on, _UNWANTED))
 
 
 def _has_columns(metadata: Any, columns: Collection[str]) -> bool:
@@ -318,7 +318,7 @@ class DeltaTable(StoredTable):
         return found
 
     def commits(self, most: int) -> list[TableCommit]:
-        commits = self._told(most)
+        commits = self._entries(most)
         # An unknown operation counts as a change of rows.
         still = IDLE | _OWN
         return [
@@ -326,7 +326,7 @@ class DeltaTable(StoredTable):
             for version, operation, metadata in commits
         ]
 
-    def _told(self, most: int) -> list[tuple[int, str, str | None]]:
+    def _entries(self, most: int) -> list[tuple[int, str, str | None]]:
         """Return version, operation and user metadata of the newest commits."""
         found = self._read(most)
         if found is None:
@@ -433,10 +433,10 @@ class DeltaTable(StoredTable):
 
         A MERGE that has lost against them can be run again.
         """
-        commits = [(operation, metadata) for _, operation, metadata in self._told(50)]
+        commits = [(operation, metadata) for _, operation, metadata in self._entries(50)]
         others = [commit for commit in commits if commit[0] not in IDLE]
         is_maintained = bool(commits) and commits[0][0] in IDLE
-        return is_maintained and bool(others) and (others[0][0] in _OWN or told(others[0][1]) is not None)
+        return is_maintained and bool(others) and (others[0][0] in _OWN or own_metadata(others[0][1]) is not None)
 
     def mend(self, merge: Merge) -> None:
         self.session.sql(merge.statement(self.name()))

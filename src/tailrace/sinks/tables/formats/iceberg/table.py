@@ -136,7 +136,7 @@ def cleaned(table: MaintainedTable, version: int | None, hours: int) -> str:
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-_PIPELINE, _BATCH, _TOLD = "tailrace.pipeline", "tailrace.batch", "tailrace.metadata"
+_PIPELINE, _BATCH, _METADATA = "tailrace.pipeline", "tailrace.batch", "tailrace.metadata"
 """Further keys in the summary of a snapshot of a write, besides `WRITER`."""
 
 _TRIES = 20
@@ -196,7 +196,7 @@ class IcebergTable(StoredTable):
     def commits(self, most: int) -> list[TableCommit]:
         self.library.refresh()
         found = islice(self.library.snapshots(), most)
-        return [TableCommit(one.id, one.summary.get(_TOLD), one.operation != "replace") for one in found]
+        return [TableCommit(one.id, one.summary.get(_METADATA), one.operation != "replace") for one in found]
 
     def past(self, name: str) -> tuple[frozenset[str], bool | None]:
         properties = self.properties()
@@ -311,7 +311,7 @@ class IcebergTable(StoredTable):
     ) -> None:
         summary = {MAINTAINED: "true"}
         if once is not None:
-            own = {WRITER: once.application, _BATCH: str(once.batch), _TOLD: once.metadata}
+            own = {WRITER: once.application, _BATCH: str(once.batch), _METADATA: once.metadata}
             summary = {_PIPELINE: once.pipeline, **own}
         found = self.library.commit(base, data, deletes, summary, whole)
         parent = next(islice(self.library.snapshots(), 1, None), None)
