@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import SinkError
 from tailrace.sinks.storage import HadoopStorage
-from tailrace.sinks.tables import replay, statements
+from tailrace.sinks.tables import rebuilt_rows, statements
 from tailrace.sinks.tables.formats.base import Columns, StoredTable, TableFormat, WriteId, own_metadata
 from tailrace.sinks.tables.formats.detection import FORMATS, found_at
 from tailrace.sinks.tables.modes import CHANGE
 from tailrace.sinks.tables.positions import COLUMNS, NAME, BatchEnd, Positions, whole_moments
-from tailrace.sinks.tables.replay import ReplayedForm
+from tailrace.sinks.tables.rebuilt_rows import RebuiltForm
 from tailrace.sinks.tables.statements import KEPT, literal
 from tailrace.sinks.tables.target import DELETES, KEY, MODE, PIPELINE, metadata
 from tailrace.sinks.tables.versions import VALIDITY
@@ -70,14 +70,14 @@ class _Logged:
     def columns(self) -> list[tuple[str, str]]:
         return [(field.name, field.dataType.simpleString()) for field in self.rows.schema.fields]
 
-    def shape(self, unknown: str) -> ReplayedForm:
+    def shape(self, unknown: str) -> RebuiltForm:
         """Return the form of its rows. Raises SinkError if it has no key."""
         if not json.loads(self.properties[KEY]):
             raise SinkError(f"The table {self.name} has no key, and only the mode log needs none.", "Name the others.")
         own = {name for name, _ in CHANGE}
         names = tuple(name for name, _ in self.columns if name not in own)
         key = tuple(names.index(name) for name in json.loads(self.properties[KEY]))
-        return ReplayedForm(names, key, unknown, self.renamed)
+        return RebuiltForm(names, key, unknown, self.renamed)
 
 
 def rebuild(spark: SparkSession, source: str, target: str, wanted: RebuildRequest) -> list[str]:
@@ -280,16 +280,16 @@ class _Making:
     mark: Mapping[str, str]
     once: WriteId
 
-    def make(self, path: str, table: _Logged, shape: ReplayedForm) -> int:
+    def make(self, path: str, table: _Logged, shape: RebuiltForm) -> int:
         """Make one table and return its version. Raises SinkError if a value is lacking."""
-        found = replay.changes(table.rows.where(self.until), shape)
-        replay.demand_keys(found, shape, table.name)
+        found = rebuilt_rows.changes(table.rows.where(self.until), shape)
+        rebuilt_rows.demand_keys(found, shape, table.name)
         own: Columns
         if self.wanted.mode == "latest":
-            rows = replay.last_rows(found, shape, self.wanted.keeps_deletes)
+            rows = rebuilt_rows.last_rows(found, shape, self.wanted.keeps_deletes)
             own = KEPT if self.wanted.keeps_deletes else ()
         else:
-            rows, own = replay.every_version(found, shape), VALIDITY
+            rows, own = rebuilt_rows.every_version(found, shape), VALIDITY
         columns = _columns(table.columns, own)
         stored = self.kind.table(self.spark, path)
         stored.create(columns, self._properties(table))

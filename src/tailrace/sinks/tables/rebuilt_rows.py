@@ -1,4 +1,4 @@
-"""Replay of a table of changes (mode `log`) into the rows of the source, or every version of them. Driver.
+"""Rebuilt rows: the changes in a table of the mode `log` as the rows of the source, or every version of them. Driver.
 
 Changes have the columns op, position, ordinal, part, at and missing as in blocks, but `missing` names columns; the
 columns of the row are c0, c1, …. Changes are shuffled once, by the key; window functions of Spark do the rest. A *life*
@@ -27,7 +27,7 @@ _ORDER = "order by position, ordinal, part"
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayedForm:
+class RebuiltForm:
     """The columns of a table's rows, and the indexes of its key's columns. `unknown` is the policy for values that no
     change has: `stop` or `null`. `renamed` is True if columns were renamed before, None if that is unknown."""
 
@@ -51,13 +51,13 @@ class ReplayedForm:
         return [f"c{place} as {quoted(name)}" for place, name in enumerate(self.names)]
 
 
-def changes(log: DataFrame, shape: ReplayedForm) -> DataFrame:
+def changes(log: DataFrame, shape: RebuiltForm) -> DataFrame:
     """Return the changes in a table of the mode `log`, under the columns' names here."""
     own = [f"{quoted(name)} as {column}" for (name, _), column in zip(CHANGE, _OWN, strict=True)]
     return log.selectExpr(*own, *(f"{quoted(name)} as c{place}" for place, name in enumerate(shape.names)))
 
 
-def last_rows(found: DataFrame, shape: ReplayedForm, keeps_deletes: bool) -> DataFrame:
+def last_rows(found: DataFrame, shape: RebuiltForm, keeps_deletes: bool) -> DataFrame:
     """Return the row of each key after all changes, as in the mode `latest`."""
     emptied = _truncates(found)
     rows = found.where("op <> 't'")
@@ -76,7 +76,7 @@ def last_rows(found: DataFrame, shape: ReplayedForm, keeps_deletes: bool) -> Dat
     return _known(rows, shape, absent).selectExpr(*shape.named(), *own)
 
 
-def every_version(found: DataFrame, shape: ReplayedForm) -> DataFrame:
+def every_version(found: DataFrame, shape: RebuiltForm) -> DataFrame:
     """Return every version of every row, as in the mode `history`."""
     emptied = _truncates(found)
     rows, absent = _filled(_in_eras(found.where("op <> 't'"), emptied), shape)
@@ -97,7 +97,7 @@ def every_version(found: DataFrame, shape: ReplayedForm) -> DataFrame:
     return _known(rows, shape, absent).selectExpr(*shape.named(), *validity)
 
 
-def demand_keys(found: DataFrame, shape: ReplayedForm, table: str) -> None:
+def demand_keys(found: DataFrame, shape: RebuiltForm, table: str) -> None:
     """Raise SinkError if changes lack a column of the table's current key."""
     unkeyed = " or ".join(f"c{place} is null" for place in shape.key)
     if not found.where(f"op <> 't' and ({unkeyed})").isEmpty():
@@ -135,7 +135,7 @@ def _in_eras(rows: DataFrame, emptied: Sequence[Any]) -> DataFrame:
     return rows.selectExpr("*", f"{searched(0, len(emptied))} as era")
 
 
-def _filled(rows: DataFrame, shape: ReplayedForm) -> tuple[DataFrame, list[int]]:
+def _filled(rows: DataFrame, shape: RebuiltForm) -> tuple[DataFrame, list[int]]:
     """Fill missing values from earlier changes of the same row. Return the rows and the columns that some row misses.
 
     The column `lacks` lists the columns of a row whose value no change has.
@@ -162,11 +162,11 @@ def _given(absent: Sequence[int]) -> set[str]:
     return {f"k{place}" for place in absent}
 
 
-def _misses(shape: ReplayedForm, place: int) -> str:
+def _misses(shape: RebuiltForm, place: int) -> str:
     return f"coalesce(array_contains(missing, {literal(shape.names[place])}), false)"
 
 
-def _absent(rows: DataFrame, shape: ReplayedForm) -> list[int]:
+def _absent(rows: DataFrame, shape: RebuiltForm) -> list[int]:
     """Return the columns that some row misses, without the key's. Raises SinkError if they may have been renamed."""
     found = {row["name"] for row in rows.selectExpr("explode(missing) as name").distinct().collect()}
     gone = sorted(found.difference(shape.names))
@@ -178,7 +178,7 @@ def _absent(rows: DataFrame, shape: ReplayedForm) -> list[int]:
     return [place for place, name in enumerate(shape.names) if name in found and place not in shape.key]
 
 
-def _with_lives(rows: DataFrame, shape: ReplayedForm, absent: Sequence[int]) -> DataFrame:
+def _with_lives(rows: DataFrame, shape: RebuiltForm, absent: Sequence[int]) -> DataFrame:
     """Return rows with three kinds of columns about their life.
 
     `life` is its number. `head` is the place of its first change if that is the second half of a key change, else
@@ -229,7 +229,7 @@ def _expr(text: str) -> Any:
     return expr(text)
 
 
-def _with_last_values(rows: DataFrame, shape: ReplayedForm) -> DataFrame:
+def _with_last_values(rows: DataFrame, shape: RebuiltForm) -> DataFrame:
     """Return the rows, where deletes have the values of the deleted rows."""
     within = f"over (partition by era, {shape.keys} {_ORDER})"
     rows = rows.selectExpr("*", f"lag(struct(op, lacks, {shape.values})) {within} as row_before")
@@ -238,7 +238,7 @@ def _with_last_values(rows: DataFrame, shape: ReplayedForm) -> DataFrame:
     return rows.selectExpr(*_OWN, "era", f"if({kept}, row_before.lacks, lacks) as lacks", *values)
 
 
-def _known(rows: DataFrame, shape: ReplayedForm, absent: Sequence[int]) -> DataFrame:
+def _known(rows: DataFrame, shape: RebuiltForm, absent: Sequence[int]) -> DataFrame:
     """Return rows that raise an error for each lacking value, unless `unknown` is `null`."""
     if shape.unknown == "null" or not absent:
         return rows
