@@ -65,7 +65,7 @@ class RowLog(Protocol[Own, Trans]):
     # --- tasks: what segments become ----------------------------------------------------------------------------------
 
     @property
-    def mapping(self) -> SourceForm:
+    def form(self) -> SourceForm:
         """The database's part of events: a constant, because plans are cached by it. Used by `tasks` and
         `small_tables`; raises nothing."""
         ...

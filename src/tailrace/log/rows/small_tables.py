@@ -50,8 +50,8 @@ def records(
         # typed rows of each table are structs with fields of their own
         yield apart(segment)
         return
-    mapping = log.mapping
-    pool = _pool(settings, mapping)
+    form = log.form
+    pool = _pool(settings, form)
     tables = pool.tables(segment.tables)
     shared = names.shared(settings, (table.id for table in segment.tables))
     for fits, members in _groups(tables, [shared[table.id] for table in segment.tables]):
@@ -64,7 +64,7 @@ def records(
             piece = _cut(part, low, high)
             batch = layout.decoded(piece)
             plans = TablePlans([table.plan for table in layout.tables], piece.table)
-            made = None if batch is None else rows_of_tables(batch, plans, settings, mapping)
+            made = None if batch is None else rows_of_tables(batch, plans, settings, form)
             if made is None:
                 yield apart(piece)
             else:

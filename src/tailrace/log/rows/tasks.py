@@ -42,9 +42,7 @@ class LogTask:
         from tailrace.log.rows.small_tables import apart, records
 
         again = self.again
-        if again is not None and any(
-            again.concerns(table, self.settings, self.log.mapping) for table in segment.tables
-        ):
+        if again is not None and any(again.concerns(table, self.settings, self.log.form) for table in segment.tables):
             yield from self._by_topic(apart(segment))
             return
         for part in records(self.log, segment, self.settings):
@@ -71,12 +69,12 @@ class LogTask:
         """Yield the records of a segment, with the message number of each record."""
         from tailrace.events.record_assembly import numbered_rows
 
-        mapping = self.log.mapping
+        form = self.log.form
         for first, part in decoded(self.log, segment, self.settings):
             if isinstance(part, ChangeBatch):
-                whole = [(0, part)] if self.again is None else self.again.completed(part, self.settings, mapping)
+                whole = [(0, part)] if self.again is None else self.again.completed(part, self.settings, form)
                 for low, piece in whole:
-                    for rows, change in numbered_rows(piece, self.settings, mapping):
+                    for rows, change in numbered_rows(piece, self.settings, form):
                         yield rows, change + np.int32(first + low)
             else:
                 yield part, np.full(1, first, np.int32)

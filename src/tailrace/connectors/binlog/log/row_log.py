@@ -37,10 +37,6 @@ class BinlogRowLog:
 
     form: SourceForm
 
-    @property
-    def mapping(self) -> SourceForm:
-        return self.form
-
     def key_kind(self, column: Column, table: TableSchema) -> Hashable | None:
         """Return the form of a key column's values; None if different values may be equal in keys of events."""
         assert isinstance(table, BinlogTable)

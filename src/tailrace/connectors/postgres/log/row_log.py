@@ -30,7 +30,7 @@ class PostgresRowLog:
     xmin: int = 0
 
     @property
-    def mapping(self) -> SourceForm:
+    def form(self) -> SourceForm:
         return FORM
 
     def key_kind(self, column: Column, table: TableSchema) -> Hashable | None:
