@@ -74,7 +74,7 @@ class Documents(Protocol):
     def opened(self, record: RecordLayout, made: Callable[[Struct], Rewritten], text: str) -> Rewritten:
         """Return the records of an event, one for each shape of its document after the change: `made` gives it. Worker.
 
-        A document in a field named `text` becomes indented JSON. Raises Refused.
+        A document in a field named `text` becomes indented JSON. Raises RefusedRecord.
         """
         ...
 

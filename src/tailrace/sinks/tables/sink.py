@@ -1,4 +1,9 @@
-"""The sink `tables`: a lakehouse table for every captured table, exactly once. Driver."""
+"""The sink `tables`: a lakehouse table for every captured table, which has each change exactly once. Driver.
+
+The tables themselves make it so: with its rows, each commit writes the number of its batch (`formats.base.WriteId`),
+and a table skips a batch that it has. `Target.written` and `Target.version` refuse batches that a copy of the
+checkpoint, or an earlier one, would write in their place.
+"""
 
 from __future__ import annotations
 

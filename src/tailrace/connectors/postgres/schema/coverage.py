@@ -152,7 +152,11 @@ class Coverage:
 
     @property
     def is_published_whole(self) -> bool:
-        """True if the publication publishes all rows and all columns of the table except generated ones."""
+        """True if the publication publishes all rows and all columns of the table except generated ones.
+
+        Only `setup.coverage_watch` asks, to see that a publication was changed meanwhile; `tailrace check` and each
+        start report what the log leaves out by `findings`.
+        """
         return self.arrives and self.rows is None and all(why == _GENERATED for _, why in self.uncarried)
 
     @property
