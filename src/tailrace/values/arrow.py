@@ -1,8 +1,8 @@
 """Typed columns: the Arrow type of each semantic type, and columns of texts as Arrow arrays. Worker.
 
 The module of a family defines the Arrow type of its semantic types in one line (`stored`); other types follow from
-their Connect type. Numbers are those that events show: a Date's infinity is the end of an int32. A value that the Arrow
-type cannot hold, such as 24:00:00, counts as unconvertible.
+their Connect type. Numbers are the same as in events: an infinite Date is an end of the range of int32. A value that
+the Arrow type cannot hold, such as 24:00:00, counts as unconvertible.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def arrow(plan: ColumnPlan, column: pa.Array, unavailable: Flags | None = None) 
 
 
 def typed(plan: ColumnPlan, column: pa.Array, unavailable: Flags | None = None) -> tuple[pa.Array, Flags]:
-    """Call `arrow`; return also which texts have no JSON form or do not fit the Arrow type."""
+    """Return the result of `arrow`, and a mask of the texts that have no JSON form or do not fit the Arrow type."""
     conversion = plan.conversion
     if plan.shape is not None and not conversion.by_value:
         column = plan.shape.column(column)

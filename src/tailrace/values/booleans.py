@@ -60,7 +60,7 @@ def bit_string(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Booleans(Family):
-    """`t` and `f`, or `true` and `false`."""
+    """Booleans, written as `t` and `f`, or as `true` and `false`."""
 
     def json(self, texts: Texts, shown: ShownValues) -> tuple[Fragment, int]:
         return written(booleans, texts, shown, 0)
@@ -71,7 +71,7 @@ class Booleans(Family):
 
 @dataclass(frozen=True, slots=True)
 class Bits(Family):
-    """Zeros and ones; `single`: one of them, as a boolean."""
+    """Bit strings, written as zeros and ones; with `single`, a single bit as a boolean."""
 
     single: bool
 
@@ -83,7 +83,7 @@ class Bits(Family):
 
 
 def _typed_words(texts: Texts, letters: Bytes) -> TypedColumn:
-    """Return texts that are words for true and false; see `truths`."""
+    """Return the booleans of texts; see `truths` for `letters`."""
     out, outcome = np.zeros(len(texts), np.bool_), np.zeros(len(texts), np.uint8)
     truths(texts.data, texts.bounds, texts.state, letters, out, outcome)
     return TypedColumn(pa.array(out), readonly(outcome))
@@ -91,7 +91,7 @@ def _typed_words(texts: Texts, letters: Bytes) -> TypedColumn:
 
 @kernel(leaf=True)
 def truths(data: Bytes, bounds: Offsets, state: Bytes, letters: Bytes, out: Any, outcome: Bytes) -> None:
-    """Read true and false; `letters` are their letters. For t and f, the whole words are accepted too."""
+    """Read booleans. `letters` has the characters for true and false; with t and f, the whole words are valid too."""
     for row in range(len(bounds) - 1):
         begin, end = bounds[row], bounds[row + 1]
         if len(state) > 0 and state[row] != 0:

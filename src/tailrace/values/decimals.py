@@ -1,4 +1,4 @@
-"""Decimal numbers: of a fixed scale, of a scale of their own, and as text or doubles under decimal.handling.mode."""
+"""Decimal numbers: with a fixed scale, with a scale per value, and as text or doubles under decimal.handling.mode."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def read_digits(data: Bytes, begin: Int, end: Int, digits: Bytes, found: npt.NDA
 def rescaled(digits: Bytes, count: Int, fraction: Int, scale: Int) -> Int:
     """Round a number of `count` digits, `fraction` of them after the point, to `scale`, halves away from zero.
 
-    Returns its number of digits then.
+    Returns its new number of digits.
     """
     up: Bool = False
     while fraction < scale:

@@ -81,7 +81,7 @@ def _replaced(values: pa.Array) -> tuple[pa.Array, int]:
 
 
 def _offsets(values: pa.Array) -> pa.Array:
-    """Return where the elements of each list begin among all elements; null for a null list."""
+    """Return the index at which the elements of each list begin among all elements; null for a null list."""
     lengths: npt.NDArray[np.int64] = np.diff(values.offsets.to_numpy()).astype(np.int64)
     lengths[np.asarray(values.is_null())] = 0
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]).astype(np.int32)

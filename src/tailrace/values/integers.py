@@ -23,7 +23,7 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _ZERO, _MINUS = 48, 45
 _MOST = word(b"9223372036854775807")
 _PAIRS = word(b"".join(b"%02d" % pair for pair in range(100)))
-# They have the type that they divide: numba would turn a uint64 and an int64 into doubles.
+# The divisors have the types of their dividends: numba would convert a uint64 and an int64 to doubles.
 _HUNDRED, _TEN_THOUSAND, _HUNDRED_MILLIONS = np.uint32(100), np.uint32(10_000), np.uint64(100_000_000)
 
 

@@ -225,9 +225,9 @@ def fits_ns(day: Int, clock: Int) -> Bool:
 
 @kernel(leaf=True, inlined=True)
 def read_timestamp(data: Bytes, begin: Int, end: Int, unit: Int, found: Found) -> int:
-    """Read a timestamp into found[0], days since 1970, and found[1], µs; return whether it is finite or infinite.
+    """Read a timestamp into found[0], days since 1970, and found[1], µs. Return _FINITE or _INFINITE.
 
-    Returns 0 if there is none or if it exceeds 64 bits in `unit`.
+    Returns _NOTHING if there is none or if it exceeds 64 bits in `unit`.
     """
     sign = infinity(data, begin, end)
     if sign != 0:
