@@ -12,7 +12,7 @@ __all__ = ["data_source", "options", "register"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the source on first use: it imports PySpark, and the JVM should start before that.
+    """Import `tailrace.spark.source` on first use, because it imports PySpark and the JVM should start before that.
 
     Raises PrerequisiteError if this Spark cannot run the sources.
     """

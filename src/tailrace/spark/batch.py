@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class HeldPartition(InputPartition):
-    """Partition `number` of `count`. `root` is the planning process's directory of Spark files: only the workers of a
-    local session have the same one."""
+    """Partition `number` of `count`. `root` is the planning process's directory of Spark files, which only workers of a
+    local session share."""
 
     def __init__(self, planned: SnapshotHolder, number: int, count: int, root: str) -> None:
         self.planned, self.number, self.count, self.root = planned, number, count, root
@@ -55,8 +55,8 @@ def _action() -> str:
 class SnapshotReader(DataSourceReader):
     """The reader of a batch read. The holder process takes the snapshots and keeps them open for the tasks.
 
-    Spark calls `partitions` once, however many actions a DataFrame has. So in a local session the tasks of each action
-    ask the holder for that action's snapshot; on a cluster all actions read the snapshot taken by `partitions`.
+    Spark calls `partitions` once, however many actions a DataFrame has. In a local session, the tasks of each action
+    therefore ask the holder for that action's snapshot. On a cluster, all actions read the snapshot of `partitions`.
     """
 
     config: Config | None
@@ -85,7 +85,7 @@ class SnapshotReader(DataSourceReader):
         else:
             settings = replace(settings, columns=made_columns(self.columns))
         found = planned(self.config, settings)
-        # given none, Spark would make a partition of its own, and later actions would never ask the holder for rows
+        # for an empty list, Spark would make its own partition, and later actions would never ask the holder for rows
         count, root = max(1, len(found.tasks)), SparkFiles.getRootDirectory()
         return [
             HeldPartition(replace(found, tasks=tuple(found.tasks[number::count])), number, count, root)
@@ -94,7 +94,7 @@ class SnapshotReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition. Worker."""
-        # Spark passes a partition of its own if `partitions` returned none
+        # Spark passes its own partition if `partitions` returned none
         if isinstance(partition, HeldPartition):
             yield from ahead(batch.select(self.columns) for batch in partition.read())
 

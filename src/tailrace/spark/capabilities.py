@@ -1,7 +1,7 @@
-"""The Spark at hand: what it can do, found by looking at its files and attributes. Driver, data source.
+"""Capabilities of the installed Spark, determined from its files and attributes. Driver, data source.
 
-Platforms change Spark under its version number, and leave parts out. So no version is compared. What is missing is
-refused by its name before anything starts: when a session is made, and when a format is loaded.
+Platforms change Spark without a new version number, and leave parts out. Therefore no version is compared. An error
+names missing capabilities before anything starts: when a session is made, and when a format is loaded.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 def demand_sources() -> None:
     """Raise PrerequisiteError if this Python's PySpark is missing or cannot run the sources. Does not import PySpark.
 
-    A source needs to be told by Spark where a batch begins: from there the database may forget its log. It also needs a
-    limit for each batch, and the call that lets a query end with what is there.
+    Spark must pass a source the position at which a batch begins: the database may discard its log before this
+    position. It must also pass a limit for each batch, and make the call that ends a query at the current position.
     """
     if not _place():
         raise PrerequisiteError(
@@ -53,7 +53,7 @@ def demand_sources() -> None:
 
 @cache
 def _missing(place: str) -> str:
-    """Return what the PySpark at `place` cannot do, "" if it can do all that is needed."""
+    """Return the part of an error message that says what the PySpark at `place` lacks; "" if it lacks nothing."""
     for name, line, lack in _NEEDED:
         text = _text(name)
         if not text:
@@ -95,17 +95,18 @@ def is_connect(spark: Any) -> bool:
 
 
 def is_client() -> bool:
-    """Return True if sessions of this process are of Spark Connect: by the environment, or for want of anything else.
+    """Return True if sessions of this process are of Spark Connect.
 
-    So it is in the standard mode of Databricks, and with the package pyspark-client.
+    The environment may request it, as in the standard mode of Databricks, or PySpark may support nothing else, as the
+    package pyspark-client.
     """
     return any(os.environ.get(name) for name in _REMOTE) or bool(_place() and not _text("core/context.py"))
 
 
 def is_brought() -> bool:
-    """Return True if the JVM is not started by tailrace, but brought by the platform or the user's program.
+    """Return True if the platform or the user's program provides the JVM, instead of tailrace.
 
-    Then its jars, its memory and Java's options are the platform's, and are neither set nor changed.
+    Then tailrace sets neither its jars, nor its memory, nor Java's options.
     """
     if _SUBMITTED in os.environ or is_client():
         return True
@@ -125,7 +126,7 @@ def spark_home() -> Path:
 
 
 def version() -> str:
-    """Return the version that PySpark gives itself, for people to read; "" without PySpark."""
+    """Return PySpark's version as it states it, for messages only; "" without PySpark."""
     found = re.search(r"""^__version__[^=\n]*= *["']([^"']+)""", _text("version.py"), re.MULTILINE)
     return found.group(1) if found else ""
 

@@ -41,7 +41,10 @@ def checked_master(master: str) -> str:
 
 
 def settings(entries: Iterable[str]) -> dict[str, str]:
-    """Parse the values of `--conf NAME=VALUE`; raises ConfigError for a malformed one, or for another option's name."""
+    """Return the settings of Spark from the values of `--conf NAME=VALUE`.
+
+    Raises ConfigError for a malformed value, and for a name that is not a setting of Spark or has its own option.
+    """
     found: dict[str, str] = {}
     for entry in entries:
         name, equals, value = entry.partition("=")
@@ -65,17 +68,17 @@ def demand(master: str, seconds: float = 5.0) -> None:
     Spark itself would try for a minute and then stop its context.
     """
     addresses = _addresses(master)
-    said = ""
+    reason = ""
     for host, port in addresses:
         try:
             socket.create_connection((host, port), seconds).close()
         except OSError as error:
-            said = str(error.strerror or error)
+            reason = str(error.strerror or error)
         else:
             return
     if addresses:
         raise ConnectionFailed(
-            f"No Spark master answers at {master}: {said}.",
+            f"No Spark master answers at {master}: {reason}.",
             "Check host and port of --master, and that the master runs.",
         )
 

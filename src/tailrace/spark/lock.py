@@ -1,8 +1,8 @@
 """The lock of a local checkpoint: one run at a time. Driver and JVM.
 
 Two runs of one checkpoint would share a slot, batches and their files. The lock is a file lock of the operating system
-in the checkpoint, so it ends with the processes that hold it, however they end. The JVM holds it too: after a driver is
-killed, its JVM lives a moment longer and may still be writing.
+in the checkpoint. It therefore ends with the processes that hold it, however they end. The JVM holds it too: after a
+driver is killed, its JVM lives a moment longer and may still be writing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CheckpointLock:
         self._file = -1
 
     def __del__(self) -> None:
-        # For a pipeline whose query ended by itself and that nobody stopped.
+        # For a pipeline whose query ended by itself, without a call of `stop`.
         self.release()
 
     @property
@@ -80,7 +80,7 @@ class CheckpointLock:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 holder = _holder(file)
-                # `is_held` of another process takes the lock for a moment: so try again once
+                # another process holds the lock for a moment during `is_held`, so try again once
                 if (is_again and _lives(holder)) or time.monotonic() > deadline:
                     raise self._taken(holder) from None
                 is_again = True

@@ -1,8 +1,8 @@
-"""PlannerMeasures: the numbers of a query, in a file that the driver reads. Planner.
+"""PlannerMeasures: the measurements of a query, in a file that the driver reads. Planner.
 
-The planner is a process of its own on the driver's host. It adds up what the tasks of committed batches have reported,
-looks at its reader and at the server's log, and writes all of it into one file, at most once a second. Spark carries
-the file's name to the driver, beside the newest position of each progress record.
+The planner is a separate process on the driver's host. It adds up the reports of the tasks of committed batches, and
+adds the state of its reader and of the server's log. It writes all of this into one file, at most once a second. Spark
+passes the file's name to the driver, together with the newest position in each progress record.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ if TYPE_CHECKING:
 
 WRITE_SECONDS = 1.0
 _SHARE = 200
-"""A write is followed by a pause of so many times its own time of the CPU: it may take half a percent of a core."""
+"""Factor of the pause after a write, over the CPU time of the write: writes take at most half a percent of a core."""
 
 CHEAP_SECONDS = 0.01
-"""A write of less time is made for each batch."""
+"""CPU time of a write, in seconds, below which the file is written after each batch."""
 
 FIRST_SAMPLE_SECONDS = 5.0
-"""A short run does not ask the server for its log."""
+"""Seconds before the first query for the server's log, so that a short run does not make this query."""
 
 GROWTH_SECONDS = 300.0
 """The span over which the growth of a slot's log is measured."""
 
 STAGES = ("commit_to_read", "read_to_plan", "plan_to_task", "convert")
-"""The stages of a batch that the planner measures; Spark tells the others."""
+"""The stages of a batch that the planner measures; Spark reports the other stages."""
 
 _log = logging.getLogger("tailrace")
 
 
 class PlannerMeasures:
-    """The numbers of one query since its planner started.
+    """The measurements of one query since its planner started.
 
-    `place` is the path of the file. `reports` are those of the tasks of the running batch.
+    `place` is the path of the file. `reports` are the reports of the tasks of the running batch.
     """
 
     def __init__(self, config: Config, planner: Planner, clock: Callable[[], float] = time.time) -> None:
@@ -71,10 +71,10 @@ class PlannerMeasures:
         self._histograms = {name: Histogram() for name in ("end_to_end", *STAGES)}
         self._batches = 0
         self._planned_s = self._arrived_s = self._committed_s = 0.0
-        # when the newest change of the planned batch was read; None: not before it was planned
+        # when the newest change of the planned batch was read; None if it was not read before the batch was planned
         self._read_s: float | None = None
         self._is_idle = False
-        # everything before this time is delivered; 0 until the first look or batch tells
+        # everything before this time is delivered; 0 until the first idle plan or committed batch
         self._whole_s = 0.0
         self._silent = 0
         self._newest: Offset = {}
@@ -111,7 +111,7 @@ class PlannerMeasures:
                 self._histograms["commit_to_read"].add(read_s - batch.newest_us / 1e6)
                 self._histograms["read_to_plan"].add(self._planned_s - read_s)
             if self._cost_s < CHEAP_SECONDS:
-                # so that the last batch of a query that ends is in the file
+                # so that the file includes the last batch before the query ends
                 self._due = 0.0
         self.write()
 
@@ -145,7 +145,7 @@ class PlannerMeasures:
     # --- the file ------------------------------------------------------------------------------------------------
 
     def write(self) -> None:
-        """Write the file, unless that was done a moment ago. Never fails."""
+        """Write the file, unless the pause after the last write is not over. Never fails."""
         with self._lock:
             if time.monotonic() < self._due:
                 return
@@ -192,9 +192,10 @@ class PlannerMeasures:
     # --- the server's log ----------------------------------------------------------------------------------------
 
     def sample(self) -> None:
-        """Note what the server keeps of its log, as the planner has seen it; else ask the server.
+        """Note the log that the server retains, from the planner or, if it has no information, from a query to the
+        server.
 
-        Never fails: without an answer the last one is dropped.
+        Never fails: after an error, no retention is known.
         """
         try:
             found = self._planner.retention()
@@ -238,7 +239,7 @@ def slope(points: deque[tuple[float, int]]) -> float:
 
 
 def _watch(owner: weakref.ref[PlannerMeasures], closed: threading.Event) -> None:
-    """Write the file and sample the server's log until the owner is closed, or is gone."""
+    """Write the file and sample the server's log until the owner is closed or garbage-collected."""
     due = time.monotonic() + FIRST_SAMPLE_SECONDS
     while not closed.wait(WRITE_SECONDS):
         measures = owner()

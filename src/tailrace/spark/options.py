@@ -1,4 +1,4 @@
-"""Options on their way through Spark, which makes the names of a Python source's options lower case. Any process."""
+"""Transport of options through Spark, which makes the names of a Python source's options lower case. Any process."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 SHARE = 16
-"""Divisor of the heap: a change of a sixteenth is delivered, of a thirteenth not (docs/reference/events.md).
+"""Divisor of the heap for the largest change. In measurements, a change of a sixteenth of the heap was delivered, and a
+change of a thirteenth was not (docs/reference/events.md).
 
-The JVM holds the bytes of the log in the batch's plan and in the task, once written and once read, and the event in
-Arrow's memory, in Spark's rows and in the sink's rows."""
+The JVM holds several copies of a change. The bytes of the log are in the batch's plan and in the task, each once
+written and once read. The event is in Arrow's memory, in Spark's rows and in the sink's rows.
+"""
 
 _MESSAGE_MIB = "128"
 
@@ -60,9 +62,9 @@ _REDACTED = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 def options(mapping: Mapping[str, str]) -> dict[str, str]:
     """Pack `mapping` so that names keep their case: `readStream.format(…).options(**options(mapping))`. Driver.
 
-    Plans, Spark's pages and its logs show no packed option. If Spark runs already, two options get defaults of its:
-    event.max.change.bytes a share of the JVM's memory, tasks.in.files true if tasks run on this host and can share
-    files.
+    Plans, Spark's pages and its logs show no packed option. If Spark runs already, two options get defaults that depend
+    on it: event.max.change.bytes is a share of the JVM's memory, and tasks.in.files is true if tasks run on this host
+    and can share files.
     """
     from tailrace.process.temporary import can_share_files
 
@@ -77,7 +79,7 @@ def options(mapping: Mapping[str, str]) -> dict[str, str]:
 
 
 def _context() -> SparkContext | None:
-    """Return the running context; None also where there can be none, as in a client of Spark Connect."""
+    """Return the running context; None if there is none, as always in a client of Spark Connect."""
     if is_client():
         return None
     from pyspark import SparkContext
@@ -88,8 +90,8 @@ def _context() -> SparkContext | None:
 def unpacked(given: Mapping[str, str]) -> dict[str, str]:
     """Return the options that Spark handed over, with those inside CARRIER unpacked.
 
-    Raises ConfigError if CARRIER is not a JSON object of texts, if an option is given twice with different texts, or if
-    a name whose case counts did not travel inside CARRIER.
+    Raises ConfigError if CARRIER is not a JSON object of texts, or if an option is given twice with different texts.
+    Also raises ConfigError for an option outside CARRIER whose name is case-sensitive.
     """
     bare = {name: text for name, text in given.items() if name.lower() != CARRIER}
     for name in bare:

@@ -15,7 +15,8 @@ def ahead(batches: Iterator[pa.RecordBatch], depth: int = 2) -> Iterator[pa.Reco
     """Yield `batches`, produced by a thread that keeps up to `depth` of them ready.
 
     Without it, the worker and the JVM that reads from it would take turns: the socket between them holds less than one
-    batch. An error of `batches` is raised here, after the batches before it. Closing the iterator ends the thread.
+    batch. An error of `batches` is raised here, after the batches that precede it. Closing the iterator ends the
+    thread.
     """
     waiting: queue.Queue[object] = queue.Queue(depth)
     left = threading.Event()

@@ -64,8 +64,8 @@ _SOCKET_NAME = 43
 # buffers, and Spark's generated code reads only existing rows.
 _UNCHECKED = "-Darrow.enable_unsafe_memory_access=true"
 
-# Spark's pages and Arrow's buffers are large beside the regions of G1, Java's default, in a small heap: G1 would mark
-# the heap again and again. The parallel collector works only when the heap is full.
+# In a small heap, Spark's pages and Arrow's buffers are large in comparison to the regions of G1, Java's default. G1
+# would mark the heap again and again. The parallel collector works only when the heap is full.
 _COLLECTOR = "-XX:+UseParallelGC"
 
 # PySpark prints this warning at the start of every process; records do not pass through pandas.
@@ -81,7 +81,7 @@ appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
-# what tailrace has Spark raise is told by tailrace itself, or mended by it
+# tailrace itself reports or handles the errors that it raises inside Spark
 # (without ^ the search would begin at each character: 20 s for the plan of a failed query)
 appender.stderr.layout.pattern = \
 %replace{{%d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex}}{{(?s)^.*.USER_RAISED_EXCEPTION. tailrace: .*}}{{}}
@@ -103,15 +103,15 @@ def session(
 ) -> SparkSession:
     """Return this process's running session, or a new one with `config` over the settings of this module.
 
-    `jars` are those that the sink needs. `memory` is the heap of the JVM, which in local mode serves driver and tasks.
-    `log_level` of Spark's own log on stderr: off, error, warn, info. `keep` are file descriptors that the JVM inherits,
-    `loaded` the modules that its Python processes import, such as `Descriptor.forked`. `launched` is a JVM from
-    `launch`, started with all of `config`. It, and any JVM that runs already, keeps its Java, memory, log, files, jars
-    and modules. Executors of a cluster start the Python named by `spark.pyspark.python` or PYSPARK_PYTHON, else by the
-    path of this process's Python.
+    `jars` are the jars that the sink needs. `memory` is the heap of the JVM, which in local mode serves driver and
+    tasks. `log_level` is the level of Spark's own log on stderr: off, error, warn or info. `keep` are file descriptors
+    that the JVM inherits. `loaded` are the modules that its Python processes import, such as `Descriptor.forked`.
+    `launched` is a JVM from `launch`, started with all of `config`. This JVM, and any JVM that runs already, keeps its
+    Java, memory, log, files, jars and modules. Executors of a cluster start the Python that `spark.pyspark.python` or
+    PYSPARK_PYTHON names, else the Python at the path of this process's Python.
 
-    A JVM or a session that the platform has brought keeps its jars and Java's options too: nothing of these is set. A
-    client of Spark Connect gets its session with `config` alone.
+    A JVM or a session that the platform provides also keeps its jars and Java's options. A client of Spark Connect gets
+    its session with `config` alone.
 
     Raises PrerequisiteError without Java 17, if missing jars cannot be fetched, or if this Spark cannot run the
     sources; ConnectionFailed if a stand-alone master does not answer; JvmLost if the JVM ends at its start.
@@ -161,9 +161,9 @@ def launch(
 ) -> Launch | None:
     """Start the JVM of a session without waiting for it; None if one runs already, or spark-submit has started it.
 
-    Does not import PySpark, which takes long. `loaded` are the modules that planners and tasks of a local session need:
-    the fork server imports them once, or, without it, the process that makes the workers. The other parameters and the
-    errors are those of `session`.
+    Does not import PySpark, which takes long. `loaded` are the modules that planners and tasks of a local session need.
+    The fork server imports them once; without it, the process that makes the workers does. The other parameters and the
+    errors are as in `session`.
     """
     if capabilities.is_brought() or capabilities.has_jvm():
         return None
@@ -173,7 +173,7 @@ def launch(
     demand(master)
     java = find_java()
     flags = archive.flags(archive.usable(java[0], capabilities.spark_home()))
-    # Of two contradicting options Java takes the last.
+    # Java uses the last of two contradicting options.
     settings[_JAVA_OPTIONS] = f"{flags} {settings[_JAVA_OPTIONS]}".lstrip()
     _name_python(is_local(master), given.get("spark.pyspark.python"))
     with _environment(is_local(master), java_home(java), loaded):
@@ -225,8 +225,8 @@ def _client(given: Mapping[str, str], jars: Sequence[Jar]) -> SparkSession:
 
 
 def _quieten(running: SparkSession) -> None:
-    """Keep PySpark's accumulator server from logging a stack trace when the JVM closes its connection, as when it is
-    killed: waiting for the query raises that error anyway."""
+    """Prevent a stack trace of PySpark's accumulator server when the JVM closes its connection, for example when it is
+    killed. Waiting for the query raises that error anyway."""
     server = getattr(running.sparkContext, "_accumulatorServer", None)
     if server is None:
         return
@@ -258,7 +258,7 @@ def _environment(local: bool, home: Path, loaded: Sequence[str]) -> Iterator[Non
         wanted |= {"SPARK_LOCAL_IP": "127.0.0.1", LOADED: ",".join(loaded)}
     unwanted: tuple[str, ...] = ()
     if "PYTHONDONTWRITEBYTECODE" in os.environ:
-        # Without bytecode each planner and worker would spend a second or two on compiling: they get their own cache.
+        # Without bytecode, each planner and worker would spend a second or two on compiling. They get their own cache.
         wanted["PYTHONPYCACHEPREFIX"] = str(cache_directory() / "pycache")
         unwanted = ("PYTHONDONTWRITEBYTECODE",)
     before = {name: os.environ.get(name) for name in (*wanted, *unwanted)}
@@ -279,9 +279,9 @@ def _sockets(given: str | None = None) -> dict[str, str]:
     """Return settings for Unix sockets between the JVM and its workers, in the directory `given` or a temporary one.
 
     Over TCP the small writes of both sides wait 40 ms for each other's acknowledgement, in every task. The temporary
-    directory is removed when this process ends or, if it is killed, when the next one starts; Spark's default would
-    leave sockets in the system's temporary directory. If a socket's path would be too long, workers use TCP. So do
-    executors of a cluster, whose directories are not known here.
+    directory is removed when this process ends or, if it is killed, when the next one starts. Spark's default would
+    leave sockets in the system's temporary directory. Workers use TCP if a socket's path would be too long. Executors
+    of a cluster, whose directories are not known here, also use TCP.
     """
     folder = given
     if folder is None:

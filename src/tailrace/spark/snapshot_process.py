@@ -1,10 +1,10 @@
 """The holder: a process that takes snapshots for Spark's batch reads and keeps them open.
 
-The planning process cannot: it ends before the tasks begin, and Spark plans a DataFrame's read once, however many
-actions the DataFrame has. The planning process starts the holder, sends it the configuration through a pipe and gets
-the tasks of a first snapshot back. In a local session the tasks of each action ask the holder for the action's
-snapshot, over a socket of this host. On a cluster tasks cannot reach the holder, and read the first snapshot. The
-holder ends with the process that serves Spark's driver, or when no task has read for `read.hold.ms`.
+The planning process cannot do this: it ends before the tasks begin. Moreover, Spark plans a DataFrame's read once,
+however many actions the DataFrame has. The planning process starts the holder, sends it the configuration through a
+pipe and gets the tasks of a first snapshot back. In a local session, the tasks of each action ask the holder for the
+action's snapshot, over a socket of this host. On a cluster, tasks cannot reach the holder, and read the first snapshot.
+The holder ends with the process that serves Spark's driver, or when no task has read for `read.hold.ms`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LOAD_AGAIN = "Load the DataFrame again: that takes a new snapshot. read.hold.ms
 
 @dataclass(frozen=True, slots=True)
 class SnapshotHolder:
-    """A started holder: the tasks of its first snapshot, and the address and key to ask for others."""
+    """A started holder: the tasks of its first snapshot, and the address and key for requests of other snapshots."""
 
     tasks: Sequence[Task]
     address: Any
@@ -71,7 +71,7 @@ def asked(planned: SnapshotHolder, action: str, place: int, count: int) -> Itera
         if isinstance(found, TailraceError):
             raise found
         yield found
-        # a task that dies does not come here: Spark runs it again, and it needs the same snapshot
+        # not reached by a task that dies: Spark runs it again, and it needs the same snapshot
         with suppress(OSError):
             connection.send(None)
 
@@ -96,12 +96,12 @@ def planned(config: Config, settings: EventSettings) -> SnapshotHolder:
         key = secrets.token_bytes(32)
         child.stdin.write(pickle.dumps((config, settings, os.getppid(), key)))
         child.stdin.close()
-        said = child.stdout.read()
-    # keeps Popen from warning: the holder outlives this process, and nobody waits for its end
+        answer = child.stdout.read()
+    # prevents a warning of Popen: the holder outlives this process, and nobody waits for its end
     child.returncode = 0
-    if not said:
+    if not answer:
         raise ProcessLost("The process that holds the snapshot has ended.", "See its log above, and read again.")
-    found = pickle.loads(said)
+    found = pickle.loads(answer)
     if isinstance(found, TailraceError):
         raise found
     tasks, address = found
@@ -124,7 +124,7 @@ class _Open:
 
 
 class FrameSnapshots:
-    """A DataFrame's snapshots, one for each action. `first` was taken for the plan, `take` takes another. Holder.
+    """A DataFrame's snapshots, one per action. `first` was taken for the plan; `take` takes another snapshot. Holder.
 
     A snapshot whose partitions have all been read is closed when another action begins; any other snapshot when nobody
     has read it for `hold_s` seconds.
@@ -149,23 +149,23 @@ class FrameSnapshots:
         """Yield the tasks of a partition, and keep their snapshot open inside the block. Raises TailraceError."""
         with self._lock:
             self._idle_since = self._clock()
-            one = self._of(action)
-            one.reading += 1
-            one.count = count
+            snapshot = self._of(action)
+            snapshot.reading += 1
+            snapshot.count = count
         try:
-            yield one.held.tasks[place::count]
-            one.done.add(place)
+            yield snapshot.held.tasks[place::count]
+            snapshot.done.add(place)
         finally:
             with self._lock:
-                one.reading -= 1
-                one.idle_since = self._idle_since = self._clock()
+                snapshot.reading -= 1
+                snapshot.idle_since = self._idle_since = self._clock()
 
     def _of(self, action: str) -> _Open:
         if action in self._over:
             raise PrerequisiteError("The snapshot of this action is no longer kept.", _LOAD_AGAIN)
         if action not in self._open:
-            for name, one in list(self._open.items()):
-                if one.is_over:
+            for name, snapshot in list(self._open.items()):
+                if snapshot.is_over:
                     self._end(name)
             first, self._first = self._first, None
             if first is not None and self._clock() - self._planned_at > _FRESH_S:
@@ -179,7 +179,7 @@ class FrameSnapshots:
         self._over.add(action)
 
     def is_wanted(self) -> bool:
-        """Return False if nobody has read for `hold_s`; close the snapshots that nobody has read for as long.
+        """Return False if nobody has read for `hold_s` seconds; close each snapshot that nobody has read for this time.
 
         Raises TailraceError if the snapshot of the plan is lost.
         """
@@ -189,21 +189,21 @@ class FrameSnapshots:
                 if self._first.held.is_read():
                     self._first.idle_since = now
                 return now - self._first.idle_since < self._hold_s
-            for name, one in list(self._open.items()):
-                if not one.reading and now - one.idle_since >= self._hold_s:
+            for name, snapshot in list(self._open.items()):
+                if not snapshot.reading and now - snapshot.idle_since >= self._hold_s:
                     self._end(name)
             return bool(self._open) or now - self._idle_since < self._hold_s
 
     def close(self) -> None:
         """Close all snapshots."""
         with self._lock:
-            for one in (*self._open.values(), *([] if self._first is None else [self._first])):
-                one.held.close()
+            for snapshot in (*self._open.values(), *([] if self._first is None else [self._first])):
+                snapshot.held.close()
             self._open, self._first = {}, None
 
 
 def serve(listener: Listener, snapshots: FrameSnapshots) -> None:
-    """Answer tasks, each in a thread of its own, until the listener is closed. Holder."""
+    """Answer tasks, each in a new thread, until the listener is closed. Holder."""
     while True:
         try:
             connection = listener.accept()
@@ -238,7 +238,8 @@ def _is_alive(process: int) -> bool:
 
 
 def _quiet() -> None:
-    """Give up the parent's standard files: a process that waits for their end would wait for the holder."""
+    """Close the standard files inherited from the parent: a process that waits for their end would wait for the
+    holder."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(nothing, number)

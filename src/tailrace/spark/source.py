@@ -1,7 +1,7 @@
 """Spark's Python sources over the connectors' planners: one source for each connector in the registry.
 
-`DataSource.__init__` and `schema` run in a short process at `load()`. Everything here can be imported in a Spark that
-is refused: an error at the import would end Spark's search for any format.
+`DataSource.__init__` and `schema` run in a short process at `load()`. This module must be importable in a Spark that
+cannot run the sources: an error at the import would end Spark's search for any format.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ChangeDataSource(DataSource):
         return typed_type(self._config)
 
     def streamReader(self, schema: StructType) -> ChangeStreamReader:  # noqa: N802
-        # not at the top: what it imports is missing in a Spark that this source refuses
+        # not at the top: a Spark that cannot run the source lacks modules that this one imports
         from tailrace.spark.stream_reader import ChangeStreamReader
 
         if not is_typed(self._config):
@@ -114,7 +114,8 @@ def new_run_id() -> str:
 
 
 def _have_workers_of_this_environment(spark: SparkSession) -> None:
-    """Let a local session's sources run in this process's Python: Spark's default is the first `python3` of PATH."""
+    """Make a local session's sources run in this process's Python, instead of Spark's default: the first `python3` of
+    PATH."""
     context = getattr(spark, "_sc", None)
     if context is None or not str(context.master).startswith("local") or "PYSPARK_PYTHON" in os.environ:
         return
@@ -124,7 +125,7 @@ def _have_workers_of_this_environment(spark: SparkSession) -> None:
 
 
 def _is_known(spark: SparkSession, name: str) -> bool:
-    """Return True if Spark has the format already; False also if that cannot be determined."""
+    """Return True if Spark already has the format; False if it has not, or if this cannot be determined."""
     try:
         return bool(spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(name))
     except Exception:

@@ -1,7 +1,7 @@
 """The stream reader of every source: Spark's calls, passed on to a connector's planner.
 
-The planner process lives as long as the query and runs all calls but `read`. Workers run `read` on a pickled copy of
-the reader, so everything that `read` needs is in its partition.
+The planner process lives as long as the query and runs all calls except `read`. Workers run `read` on a pickled copy of
+the reader, so the partition contains everything that `read` needs.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _max_bytes(self) -> int:
-        """The value of max.batch.size.in.bytes; unlimited for connectors without it, which cannot tell sizes ahead."""
+        """The value of max.batch.size.in.bytes; unlimited for connectors without it, which do not know sizes in
+        advance."""
         return int(self._config.get("max.batch.size.in.bytes") or _UNLIMITED)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -112,7 +113,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return newest if self._measures is None else self._measures.reported(newest)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Let the query end at the database's current position. Planner."""
+        """Make the query end at the database's current position. Planner."""
         self._plan().stop_at_present()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -163,7 +164,7 @@ _UNLIMITED = (1 << 63) - 1
 def _settle() -> None:
     """Exempt the objects that the first task has loaded from garbage collection, once in each worker.
 
-    Spark's worker collects after every task; walking over the compiler's many objects took a fifth of its time.
+    Spark's worker collects garbage after every task; the compiler's many objects made this a fifth of its time.
     """
     global _settled  # noqa: PLW0603
     if not _settled:

@@ -1,9 +1,9 @@
 """The transport of a batch's tasks from the planner to the workers, in Spark's plan or in files. Planner, worker.
 
 Spark writes a task into the plan of a batch, and from there into each job that reads the plan: the JVM holds the bytes
-of the log several times. If planner and workers run on one host, a large task lies in a file instead. The file has no
-name, so nothing of it remains, however the planner ends. Workers open it by the planner's descriptor, as Linux lets
-processes of one user do (proc(5), /proc/PID/fd).
+of the log several times. If planner and workers run on one host, a large task is in a file instead. The file has no
+name, so it disappears with the planner, however the planner ends. Workers open it by the planner's descriptor, as Linux
+lets processes of one user do (proc(5), /proc/PID/fd).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tailrace.metrics.reports import ReportPlace
 
 PACKED_BYTES = 1 << 20
-"""A task of at most so many bytes travels in Spark's plan."""
+"""Most bytes of a task in Spark's plan; larger tasks are in files."""
 _MARK_BYTES = 16
 _ALIGNED = 64
 """Alignment of parts in the file, in bytes: compiled kernels need arrays at addresses aligned for their type."""
@@ -54,9 +54,10 @@ class TaskPartition(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A task in an open file of the planner. The `mark` at its beginning tells it from a later file of this descriptor.
+    """A task in an open file of the planner. The `mark` at its beginning distinguishes it from later files of the
+    descriptor.
 
-    Behind the mark, the file has the pickled task without its arrays, then the bytes of each array: parts of `sizes`
+    After the mark, the file has the pickled task without its arrays, then the bytes of each array: parts of `sizes`
     bytes, each at a multiple of `_ALIGNED`.
     """
 

@@ -24,9 +24,10 @@ _MARK = "tailrace"
 
 
 def typed_type(config: Config) -> StructType:
-    """Ask the server for the type of typed rows: one captured table's column types, or variants for several tables.
+    """Return the type of typed rows: the column types of the captured table, or variants if several tables are
+    captured.
 
-    Raises TailraceError.
+    Asks the server. Raises TailraceError.
     """
     capturing = registry.find(config.connector).load_captured_tables()
     variants = dict.fromkeys(OF_TABLES, VARIANT)
@@ -65,7 +66,7 @@ def _columns(config: Config, known: Sequence[str]) -> Sequence[str]:
 
 
 def declared(schema: StructType) -> TypedRows:
-    """Describe a query's schema for its tasks; the schema is that of `typed_type`, or the user's own.
+    """Return a description of a query's schema for its tasks. The schema is from `typed_type` or from the user.
 
     Raises ConfigError for columns that typed rows do not have, and for parts that may not be null.
     """

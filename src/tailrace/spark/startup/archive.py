@@ -1,10 +1,10 @@
-"""The class archive: the classes of Spark's JVM in the form that it keeps in memory, in one file that it maps. Driver.
+"""The class archive: a file with the classes of Spark's JVM in their in-memory form, which the JVM maps. Driver.
 
-A start of Spark loads and checks some 12,000 classes, which takes several seconds of CPU. Java calls such a file an
-application class-data sharing archive. The JVM ignores an archive made with another Java, other jars or another class
-path. But it does not check the file's content, and crashes on a damaged file. So the name of an archive holds digests
-of its inputs and of its bytes, and `usable` compares both. `make` gives the file this name in one step, after the file
-is complete on disk and a session has run with it.
+A start of Spark loads and checks some 12,000 classes, which takes several seconds of CPU; the archive saves most of
+this. Java calls such a file an application class-data sharing archive. The JVM ignores an archive made with another
+Java, other jars or another class path. But it does not check the file's content, and crashes on a damaged file. The
+name of an archive therefore contains digests of its inputs and of its bytes, and `usable` compares both. `make` gives
+the file this name in one step, after the file is complete on disk and a session has run with it.
 """
 
 from __future__ import annotations

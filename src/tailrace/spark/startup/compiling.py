@@ -1,4 +1,5 @@
-"""The line that functions are being compiled: once for an installation, and long. Planner, worker."""
+"""The log line that functions are being compiled, which happens once per installation and takes long. Planner,
+worker."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 MARK = "TAILRACE_COMPILING"
-"""The environment variable that names a file: the first of a run's processes that compiles a function makes it."""
+"""The environment variable that names a file. The first process of a run that compiles a function creates the file."""
 
 _log = logging.getLogger("tailrace")
 

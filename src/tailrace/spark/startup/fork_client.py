@@ -50,13 +50,13 @@ def _run(address: str, arguments: list[str]) -> int | None:
 
 def _await(server: socket.socket, process: int) -> int:
     try:
-        told = server.recv(NUMBER, socket.MSG_WAITALL)
+        status = server.recv(NUMBER, socket.MSG_WAITALL)
     except OSError:
-        told = b""
-    if len(told) == NUMBER:
-        code = int.from_bytes(told, "big", signed=True)
+        status = b""
+    if len(status) == NUMBER:
+        code = int.from_bytes(status, "big", signed=True)
         return code if code >= 0 else _SIGNALLED - code
-    # The server has ended and its process goes on: Spark would take the end of this script for the process's end.
+    # The server has ended, but its process goes on. Spark would take the end of this script for the end of the process.
     while _is_there(process):
         time.sleep(0.1)
     return 1

@@ -1,14 +1,14 @@
-"""The fork server of a local session: a process that has imported all that Spark's Python processes need, and forks
+"""The fork server of a local session: a process that has imported the modules of Spark's Python processes, and forks
 them.
 
 Planners and the daemon that makes workers import PySpark, the source and the drivers: a second or two of CPU each, at
 the start of each query. The server imports them once, while the JVM starts. Spark still starts its processes by the
 script of `tailrace.spark.startup.python`. The script runs `fork_client.py`, which asks the server for the process.
 
-Neither the server nor its imports may start a thread or open a connection: a forked process would not have it. The
-server ends with the JVM, which holds the other end of its standard input, and terminates the processes that it has
-forked. `ps` shows a forked process under the last part of its module's name. The server needs Linux; elsewhere each
-process imports for itself.
+Neither the server nor its imports may start a thread or open a connection, because a forked process would not have
+them. The server ends with the JVM, which holds the other end of the server's standard input. It then terminates the
+processes that it has forked. `ps` shows a forked process under the last part of its module's name. The server needs
+Linux; elsewhere each process imports for itself.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def serving(folder: str, settings: Mapping[str, str], modules: Sequence[str]) ->
     alive, held = os.pipe()
     try:
         with socket.socket(socket.AF_UNIX) as listener:
-            # Listens from now on: requests that come before everything is loaded wait.
+            # The socket listens from now on: requests that arrive before all modules are imported wait.
             listener.bind(address)
             listener.listen(64)
             listener.set_inheritable(True)
@@ -169,7 +169,8 @@ class _Server:
                     self._left_alone(key.fd, key.data)
 
     def _end(self) -> NoReturn:
-        """Terminate all: the JVM has ended, and a planner that waits for its database would not notice."""
+        """Terminate all forked processes: the JVM has ended, and a planner that waits for its database would not
+        notice."""
         for process, _ in self._processes.values():
             os.kill(process, signal.SIGTERM)
         os._exit(0)
@@ -184,7 +185,7 @@ class _Server:
             _close(request.files)
             return False
         if process == 0:
-            # Sent by the new process: the other side gets the number even if the server has ended meanwhile.
+            # The new process sends its number: the other side gets it even if the server has ended meanwhile.
             with suppress(OSError):
                 connection.sendall(os.getpid().to_bytes(NUMBER, "big"))
             connection.close()
@@ -213,7 +214,10 @@ class _Server:
         connection.close()
 
     def _left_alone(self, connection: int, process: int) -> None:
-        """Terminate the forked process: Spark has ended the one that asked. Its number is unique until it is reaped."""
+        """Terminate a forked process, because Spark has ended the client that requested it.
+
+        The process's number is unique until the process is reaped.
+        """
         self._selector.unregister(connection)
         os.kill(process, signal.SIGTERM)
 

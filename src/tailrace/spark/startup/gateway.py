@@ -18,7 +18,7 @@ from tailrace.spark.capabilities import spark_home
 from tailrace.spark.startup.java import names_collector
 
 _PATIENCE_S = 90.0
-"""Seconds within which a JVM must listen: ten times what a busy machine needs."""
+"""Seconds within which a JVM must listen: ten times the time that a busy machine needs."""
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _LAUNCHER = "SPARK_LAUNCHER_OPTS"
 
@@ -30,10 +30,10 @@ class Launch:
     """A JVM that is starting with Spark's `settings`; `connect` waits until it listens."""
 
     def __init__(self, settings: Mapping[str, str], keep: Sequence[int] = ()) -> None:
-        """Start the JVM in a session of its own; it inherits the file descriptors `keep`.
+        """Start the JVM in a new session of the operating system; it inherits the file descriptors `keep`.
 
         In this process's group, a signal of a terminal or a service manager would end the JVM before the query that
-        needs it. The JVM ends with this process: its standard input is a pipe from here.
+        needs it. The JVM ends with this process, because its standard input is a pipe from this process.
         """
         self.settings = dict(settings)
         home = spark_home()
@@ -43,7 +43,7 @@ class Launch:
         command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
         self._folder = tempfile.TemporaryDirectory(prefix="tailrace-gateway-")
         self._address = Path(self._folder.name) / "address"
-        # Given these, Spark's scripts start no Python to find them out.
+        # With these variables, Spark's scripts need not start Python to determine them.
         asked = os.environ.get(_LAUNCHER, "")
         brief = _BRIEF if names_collector(asked) else f"{_BRIEF} {_SERIAL}"
         own = {"SPARK_HOME": str(home), "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._address)}
@@ -61,10 +61,10 @@ class Launch:
         self._began = time.monotonic()
 
     def connect(self, patience_s: float = _PATIENCE_S) -> None:
-        """Wait until the JVM listens, and make it PySpark's.
+        """Wait until the JVM listens, and connect PySpark to it.
 
-        PySpark can start a JVM too, but waits for ever for a JVM that ends with exit code 0, or that lives on without
-        its main thread, as after a full disk. This method raises JvmLost for both.
+        PySpark can also start a JVM. But it waits for ever for a JVM that ends with exit code 0, or that lives on
+        without its main thread, as after a full disk. This method raises JvmLost for both.
         """
         from pyspark import SparkConf, SparkContext
         from pyspark.java_gateway import launch_gateway
@@ -72,7 +72,7 @@ class Launch:
         port, secret = self.listening(patience_s)
         conf = SparkConf(loadDefaults=False)
         conf.setAll(list(self.settings.items()))
-        # PySpark finds a JVM that it has not started by these variables.
+        # By these variables, PySpark finds a JVM that it has not started.
         os.environ |= {_PORT: str(port), _SECRET: secret}
         try:
             gateway = launch_gateway(conf)  # type: ignore[no-untyped-call]

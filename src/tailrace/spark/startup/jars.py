@@ -1,7 +1,7 @@
-"""Jars that a sink needs and PySpark does not bring: fetched once, checked, cached. Driver.
+"""Jars that a sink needs and PySpark does not include: fetched once, checked, cached. Driver.
 
-The variable TAILRACE_JARS names a directory that has them, or the address of a Maven repository that is used in place
-of Maven Central. `tailrace jars --to DIR` fills such a directory on a machine that reaches one.
+The variable TAILRACE_JARS names a directory that has the jars, or the address of a Maven repository that replaces Maven
+Central. `tailrace jars --to DIR` fills such a directory on a machine that reaches a repository.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def files_of(jars: Sequence[Jar], folder: Path | None = None, seconds: float = 3
     Jars that `folder` lacks are fetched: from the repository that TAILRACE_JARS names, else from Maven Central by
     PySpark's own Ivy. The proxies and authorities are those of pip and Java.
 
-    Raises PrerequisiteError with the names of all jars that are missing in the directory, that cannot be fetched within
-    `seconds`, or that have another SHA-256 than expected.
+    Raises PrerequisiteError with the names of all jars that are missing in the directory or cannot be fetched within
+    `seconds`, and of all jars with another SHA-256 than expected.
     """
     given = _given()
     if given and not _is_address(given):
@@ -59,8 +59,10 @@ def files_of(jars: Sequence[Jar], folder: Path | None = None, seconds: float = 3
 
 
 def awaited(jars: Sequence[Jar]) -> list[str]:
-    """Return the names of the jars that the next start fetches. Raises PrerequisiteError if a named directory lacks
-    some."""
+    """Return the names of the jars that the next start fetches.
+
+    Raises PrerequisiteError if TAILRACE_JARS names a directory that lacks some of the jars.
+    """
     given = _given()
     if given and not _is_address(given):
         _demand(jars, given)
@@ -97,7 +99,8 @@ def _is_genuine(path: Path, jar: Jar) -> bool:
 
 
 def _keep(jars: list[Jar], work: Path, folder: Path, given: str, reason: str) -> None:
-    """Move fetched jars from `work` into `folder`. Raises PrerequisiteError if one is missing or not the expected."""
+    """Move fetched jars from `work` into `folder`. Raises PrerequisiteError if one is missing or has another
+    SHA-256."""
     place = _without_login(given) if given else "Maven Central"
     missing = [jar.file_name for jar in jars if not (work / jar.file_name).is_file()]
     if missing:
@@ -114,7 +117,7 @@ def _keep(jars: list[Jar], work: Path, folder: Path, given: str, reason: str) ->
         )
     folder.mkdir(parents=True, exist_ok=True)
     for jar in jars:
-        # Copied to another name, then renamed: another process may be reading the cache.
+        # The jar is copied to another name, then renamed, because another process may be reading the cache.
         fresh = folder / f"{jar.file_name}.{os.getpid()}"
         shutil.copyfile(work / jar.file_name, fresh)
         fresh.replace(folder / jar.file_name)
@@ -174,7 +177,8 @@ def _fetch(jars: list[Jar], work: Path, seconds: float) -> str:
         *("-jar", str(_ivy()), "-ivy", str(description), "-cache", f"{work}/cache"),
         *("-confs", "default", "-retrieve", f"{work}/[artifact]-[revision](-[classifier]).[ext]"),
     ]
-    # In a file, as others may list this host's processes. The directory is this user's alone.
+    # The options are in a file, because other users may list this host's processes. Only this user can read the
+    # directory.
     options = work / "options"
     options.write_text("".join(f'"{_quoted(one)}"\n' for one in proxies.java_options(proxies.proxies())))
     printed = _run([str(java), f"@{options}", *arguments], seconds)

