@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 # The columns from which the status metrics are computed.
 _OBSERVED = ("op", "source_ts")
 
-# Metrics of a post-processor that reads values again: the number of values, and of events whose row could not be read.
+# Metrics of a post-processor that reads values again: the number of values, and of events whose row it could not read.
 _RESELECTIONS = ("sum(reselected) as reselected", "count_if(reselected = 0) as not_reselected")
 
 _PLACED = {"partition": "places_partitions", "timestamp": "places_times"}
-"""The attribute of a transform that is true if the transform fills a column of PLACES, by column."""
+"""Attributes of transforms, by column of PLACES. An attribute is true if the transform fills the column."""
 
 
 def read_columns(sink: Sink, transforms: Iterable[Any] = ()) -> tuple[str, ...]:
-    """Return the columns that a pipeline reads: those of its sink and of its status metrics.
+    """Return the columns that a pipeline reads: the columns of its sink and of its status metrics.
 
-    The columns of PLACES are added if one of `transforms` fills them, and the sink uses them.
+    A column of PLACES is added if a transform fills it and the sink uses it.
     """
     wanted = {*sink.columns, *_OBSERVED}
     made = list(transforms)
@@ -51,9 +51,9 @@ def read_columns(sink: Sink, transforms: Iterable[Any] = ()) -> tuple[str, ...]:
 class Pipeline:
     """The pipeline of a configuration, started and stopped at most once.
 
-    Without `spark` it makes a session of its own, which `stop` ends: local, or on the cluster `master`, with Spark's
-    settings `conf` over tailrace's own, and `log_level` for Spark's log. The constructor raises SinkError for a wrong
-    sink.
+    Without `spark`, the pipeline makes a session, which `stop` ends. The session is local, or on the cluster `master`.
+    It has Spark's settings `conf` over tailrace's own, and `log_level` for Spark's log. The constructor raises
+    SinkError for wrong options of the sink.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Pipeline:
         self.query: StreamingQuery | None = None
         self._spark = spark
         self._lock = CheckpointLock(run.checkpoint) if run.checkpoint is not None else None
-        # a JVM that is starting, and one whose session `connect` waits for
+        # a JVM that is starting, and a JVM whose session `connect` waits for
         self._launch: Launch | None = None
         self._awaited: Launch | None = None
         self._is_begun = self._is_connected = False
@@ -131,7 +131,7 @@ class Pipeline:
             self._lock.release()
 
     def connect(self) -> None:
-        """Wait for the session: that of an own JVM, or the one that was given. May be called twice.
+        """Wait for the session: a new session in the pipeline's JVM, or the given session. May be called twice.
 
         `start` does this too, if not done before. Raises as `start` does.
         """
@@ -190,8 +190,10 @@ class Pipeline:
         return self.query
 
     def cause(self, error: BaseException) -> TailraceError | None:
-        """Return the deliberate error behind an exception of the query: a TailraceError, one that the sink finds, or a
-        disk that is full."""
+        """Return the deliberate error that caused an exception of the query; None for other exceptions.
+
+        It is a TailraceError of the source, an error that the sink recognises, or DiskFailed.
+        """
         return cause(error, self._foreign)
 
     def _foreign(self, text: str) -> TailraceError | None:
@@ -249,9 +251,10 @@ class Pipeline:
         return {"processingTime": "0 seconds"}
 
     def stop(self, *, is_last: bool = False) -> None:
-        """Stop the query after the running batch, and an own session. May be called twice.
+        """Stop the query after the running batch, and the session if the pipeline made it. May be called twice.
 
-        With `is_last` this process ends next: the JVM is told to end, which takes it seconds, and is not waited for.
+        With `is_last`, this process ends next. The JVM, which needs seconds to end, is asked to end, and the method
+        does not wait for it.
         """
         try:
             if self.query is not None and self.query.isActive:
@@ -267,7 +270,10 @@ class Pipeline:
 
 
 def _close_input(spark: SparkSession) -> bool:
-    """Let the session's JVM end by itself: close its standard input. False if this process has not started it."""
+    """Close the standard input of the session's JVM, after which the JVM ends.
+
+    Return False if this process has not started the JVM.
+    """
     process = getattr(spark.sparkContext._gateway, "proc", None)
     if process is None or process.stdin is None:
         return False

@@ -38,8 +38,8 @@ SETTINGS: Mapping[str, str] = {
 """Settings of every server of this module; `settings` may override each of them."""
 
 THROWAWAY: Mapping[str, str] = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
-"""Settings for a server whose data need not survive a crash of the machine. Commits stay synchronous, so that a
-committed transaction is in the log that a reader sees."""
+"""Settings for a server whose data need not survive a crash of the machine. Commits stay synchronous, so that readers
+of the log see every committed transaction."""
 
 
 def bundled() -> Path:
@@ -58,7 +58,7 @@ def bundled() -> Path:
 
 
 class Server:
-    """A server; as a context manager it starts, and at the end stops and removes its directory.
+    """A PostgreSQL server. As a context manager, it starts on entry; on exit it stops and removes its directory.
 
     `bin_directory` holds initdb and pg_ctl. The superuser is `postgres`; `password` is random.
     """
@@ -177,11 +177,11 @@ class Server:
     def _run(self, program: Path, *arguments: str) -> None:
         done = self._as_account([str(program), *arguments])
         if done is None or done.returncode != 0:
-            said = "it may not be executed" if done is None else done.stdout.strip()
+            reason = "it may not be executed" if done is None else done.stdout.strip()
             log = self._home / "log" if self._home else None
             if log is not None and log.exists():
-                said += "\n" + log.read_text(encoding="utf-8", errors="replace")[-2000:]
-            raise ConnectionFailed(f"The private PostgreSQL failed in {program.name}: {said}")
+                reason += "\n" + log.read_text(encoding="utf-8", errors="replace")[-2000:]
+            raise ConnectionFailed(f"The private PostgreSQL failed in {program.name}: {reason}")
 
 
 # Waits for a line or the end of its input, which comes when the process with the other end is gone. A server that is
@@ -199,7 +199,7 @@ rm -rf -- "$1"
 def _watched(home: Path) -> subprocess.Popen[bytes]:
     """Start a shell that stops the server in `home` and removes `home`, if this process ends without `stop`.
 
-    The shell has a session of its own, so that signals to this process's group do not end it first.
+    The shell runs in a new session, so that signals to this process's group do not end it first.
     """
     return subprocess.Popen(
         ["/bin/sh", "-c", _WATCH, "sh", str(home)],

@@ -1,7 +1,7 @@
 """The demo's run: starts the server and the pipeline, runs the workload, and stops everything. Driver.
 
-The work runs on a thread of its own; the main thread shows the seconds and receives signals. So Ctrl-C interrupts no
-step half-way: the work raises `_Stopped` between steps, and its own clean-up always runs.
+The work runs on a separate thread; the main thread shows the seconds and receives signals. Ctrl-C therefore never
+interrupts a step half-way: the work raises `_Stopped` between steps, and its clean-up always runs.
 """
 
 from __future__ import annotations

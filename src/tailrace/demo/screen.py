@@ -31,7 +31,7 @@ _INDENT = " " * 12
 _NARROWEST = 60
 
 SILENCE_S = 4.5
-"""Seconds after which a step that is not over says so, where there is no terminal."""
+"""Seconds between reports of a running step if there is no terminal."""
 
 
 class Screen:
@@ -43,8 +43,8 @@ class Screen:
         self._colour = self._tty and "NO_COLOR" not in os.environ
         self._lock = threading.Lock()
         self._waiting: tuple[str, float] | None = None
-        # when the running step was last told of, where there is no terminal
-        self._told = 0.0
+        # when the running step was last reported, if there is no terminal
+        self._reported = 0.0
         self._shown = 0
 
     def line(self, text: str = "", code: str = "", indent: str = "") -> None:
@@ -64,7 +64,7 @@ class Screen:
     @contextmanager
     def step(self, what: str) -> Iterator[None]:
         """Show a long step: its running seconds, on a terminal in place, and at its end the total."""
-        began = self._told = time.monotonic()
+        began = self._reported = time.monotonic()
         if not self._tty:
             self.line(f"{what} …")
         self._waiting = (what, began)
@@ -82,8 +82,8 @@ class Screen:
             return
         if not self._tty:
             now = time.monotonic()
-            if now - self._told >= SILENCE_S:
-                self._told = now
+            if now - self._reported >= SILENCE_S:
+                self._reported = now
                 self.line(f"  {now - waiting[1]:.0f} s so far")
             return
         with self._lock:

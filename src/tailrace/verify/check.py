@@ -113,9 +113,9 @@ class Verification:
         until = clock() + wait_s
         verified = self._look(names, None, wait_s, clock)
         while verified.is_running and any(table.undecided for table in verified.tables) and clock() < until:
-            # changes that the tables lack come with a later moment
-            behind = verified.moment.position < verified.position
-            while behind and self.newest(verified).batch == verified.moment.batch and clock() < until:
+            # a later moment has the changes that the tables lack
+            lags = verified.moment.position < verified.position
+            while lags and self.newest(verified).batch == verified.moment.batch and clock() < until:
                 time.sleep(_PAUSE_S)
             pending = [str(table.table) for table in verified.tables if table.undecided]
             verified = self._look(pending, verified, wait_s, clock)
@@ -131,16 +131,16 @@ class Verification:
         """Compare the named tables once. Of tables that are in `before`, only undecided keys get a new result."""
         known = {str(table.table): table for table in before.tables} if before else {}
         with closing(self._snapshot(names)) as snapshot:
-            # The moment is looked up after the snapshot has copied the log's position, so that the log from there on
-            # covers all changes between the two. The source is read meanwhile.
+            # The moment is looked up after the snapshot has copied the log's position. The log from this position on
+            # then covers all changes between the two. The source is read meanwhile.
             with ThreadPoolExecutor(1) as other, ThreadPoolExecutor(_AT_ONCE) as pool:
                 moment = other.submit(newest, self._counting, self.sink.path, snapshot.committed)
                 snapshot.take()
                 tables = list(self._named(snapshot, names))
                 results = list(pool.map(lambda table: self._compared(snapshot, table, moment), tables))
-            is_told = not any(result.differing for result in results) or self._told(snapshot, wait_s, clock)
+            is_complete = not any(result.differing for result in results) or self._await_log(snapshot, wait_s, clock)
             for table, result in zip(tables, results, strict=True):
-                _decide(result, snapshot, table, moment.result(), is_told)
+                _decide(result, snapshot, table, moment.result(), is_complete)
                 earlier = known.get(str(table.id))
                 if earlier is not None:
                     result.differing = earlier.differing | _of(result.differing, earlier.undecided)
@@ -153,12 +153,12 @@ class Verification:
             return VerificationResult(tuple(known.values()), snapshot.position, moment.result(), is_running)
 
     @staticmethod
-    def _told(snapshot: Snapshot, wait_s: float, clock: Callable[[], float]) -> bool:
-        """Wait up to `wait_s` seconds for `snapshot.is_told()`; return its result."""
+    def _await_log(snapshot: Snapshot, wait_s: float, clock: Callable[[], float]) -> bool:
+        """Wait up to `wait_s` seconds for `snapshot.is_told()`. Return its result."""
         until = clock() + wait_s
-        while not (is_told := snapshot.is_told()) and clock() < until:
+        while not (is_complete := snapshot.is_told()) and clock() < until:
             time.sleep(_PAUSE_S)
-        return is_told
+        return is_complete
 
     def _snapshot(self, names: Sequence[str]) -> Snapshot:
         chosen = ",".join(re.escape(name).replace(",", r"\,") for name in names) or ".*"
@@ -186,7 +186,7 @@ class Verification:
         return self.sink.names.path(self.sink.path, (table.database, table.schema, table.table))
 
     def _compared(self, snapshot: Snapshot, table: TableSchema, moment: Future[WholeMoment]) -> TableResult:
-        """Compare the source with the table, without regard to the changes between position and moment."""
+        """Compare the source with the table, and ignore the changes between position and moment."""
         form = snapshot.form
         shape = TableForm.of_documents() if form is None else TableForm.of(table, self._settings, form)
         result = TableResult(table.id, self._path(table.id), shape, snapshot.condition)
@@ -205,14 +205,16 @@ class Verification:
         return path.removeprefix(f"{self.sink.path}/")
 
 
-def _decide(result: TableResult, snapshot: Snapshot, table: TableSchema, moment: WholeMoment, is_told: bool) -> None:
+def _decide(
+    result: TableResult, snapshot: Snapshot, table: TableSchema, moment: WholeMoment, is_complete: bool
+) -> None:
     """Move keys that changed between position and moment from `differing` to `undecided`.
 
-    Unless `is_told`, the log does not show all changes between them, and all keys are undecided.
+    Unless `is_complete`, the log does not show all changes between them, and all keys are undecided.
     """
     if not result.differing:
         return
-    if not is_told:
+    if not is_complete:
         result.differing, result.undecided = {}, result.differing
         return
     ends = sorted((moment.position, snapshot.position))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def run(configured: RunConfig, arguments: argparse.Namespace, master: str | None, conf: Mapping[str, str]) -> int:
-    """Run the command in a session of its own; return the exit code. Raises TailraceError."""
+    """Run the command in a new session; return the exit code. Raises TailraceError."""
     from tailrace.spark.cluster import LOCAL
     from tailrace.spark.session import session
 
@@ -33,7 +33,7 @@ def run(configured: RunConfig, arguments: argparse.Namespace, master: str | None
         )
     demand(configured.source.connector, sink, configured.source)
     if arguments.repair:
-        # rows that a table lacks are asked for by signals, after minutes of comparing
+        # signals request the rows that a table lacks, but only after minutes of comparing
         demand_channel(configured.source)
     spark = session(
         {**sink.settings, **conf},
@@ -68,8 +68,8 @@ def lines(verified: VerificationResult, limit: int) -> Iterator[str]:
     """Yield the lines of the report: for each table a summary and at most `limit` keys."""
     for table in verified.tables:
         counted = Counter(kind for _, kind in _entries(table))
-        told = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counted.items())) or "no difference"
-        yield f"{table.table}: {table.rows:,} rows at {verified.position}, {told}"
+        differences = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counted.items())) or "no difference"
+        yield f"{table.table}: {table.rows:,} rows at {verified.position}, {differences}"
         entries = list(_entries(table))
         for key, kind in entries[: max(limit, 0)]:
             yield f"  {kind} {json.dumps(key, ensure_ascii=False, default=str)}"

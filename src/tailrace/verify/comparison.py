@@ -52,9 +52,9 @@ class FrameSide:
 
         from tailrace.verify.hashes import Summary
 
-        told = self._hashed(self.counting).groupBy("chunk").agg(*map(expr, SUMMARY)).toArrow()
+        chunks = self._hashed(self.counting).groupBy("chunk").agg(*map(expr, SUMMARY)).toArrow()
         found = Summary()
-        found.counts[:, np.asarray(told["chunk"])] = [np.asarray(told[name]) for name in ("n", "x", "s")]
+        found.counts[:, np.asarray(chunks["chunk"])] = [np.asarray(chunks[name]) for name in ("n", "x", "s")]
         return found
 
     def rows(self, chunks: Sequence[int]) -> DataFrame:
@@ -70,8 +70,10 @@ class FrameSide:
 
 
 def counting_session(spark: SparkSession) -> SparkSession:
-    """Return a session whose shuffles have one partition, for a few thousand numbers per task: Spark's default of 200
-    would take longer than reading the rows."""
+    """Return a session whose shuffles have one partition, for a few thousand numbers per task.
+
+    With Spark's default of 200 partitions, a shuffle would take longer than reading the rows.
+    """
     found = spark.newSession()
     found.conf.set("spark.sql.shuffle.partitions", "1")
     found.conf.set("spark.sql.adaptive.enabled", "false")
@@ -84,10 +86,10 @@ def compare(source: ComparedSide, table: Callable[[], ComparedSide], keys: Seque
     Reads both sides at the same time, the source while `table` is called. Reads them again only if chunks differ.
     """
     with ThreadPoolExecutor(1) as pool:
-        told = pool.submit(source.summary)
+        summary = pool.submit(source.summary)
         theirs = table()
         has = theirs.summary()
-        wanted = told.result()
+        wanted = summary.result()
     differing = wanted.differing(has)
     rows = int(wanted.counts[0].sum())
     return rows, _differing(source, theirs, keys, differing) if differing else {}
@@ -99,7 +101,7 @@ def _differing(source: ComparedSide, table: ComparedSide, keys: Sequence[str], c
 
     found = []
     for side, name in ((source, "s"), (table, "t")):
-        # min and max, so that a difference in either of two rows with one key shows
+        # min and max, so that a difference in either of two rows with the same key is found
         rows = side.rows(chunks).groupBy(*keys)
         found.append(rows.agg(expr("count(*) as n"), expr("min(h) as h"), expr("max(h) as m")).alias(name))
     on = expr(" and ".join(f"s.{key} <=> t.{key}" for key in keys))

@@ -1,7 +1,7 @@
 """Spark SQL expressions for row hashes, equal for equal rows of the source and of a table. Pure, driver.
 
-`xxhash64` skips nulls, treats both zeros as equal and refuses maps. So the hash also includes whether each column is
-null, the lengths of lists, and the text of each zero; maps are hashed as their sorted entries.
+`xxhash64` skips nulls, treats both zeros as equal and refuses maps. Therefore the hash also includes a flag for each
+null column, the lengths of lists, and the text of each zero. Maps are hashed as their sorted entries.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def chunk_of(keys: Sequence[str]) -> str:
 
 def row_hash(columns: Sequence[tuple[str, DataType]]) -> str:
     """Return the expression for a row's 64-bit hash, from the names and types of its columns."""
-    # each column's nullness as a further argument, since xxhash64 skips nulls
+    # a null flag for each column as a further argument, since xxhash64 skips nulls
     parts = []
     for name, kind in columns:
         parts += [f"{name} is null", *_parts(name, kind, 0)]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _FEW = 4
 _MORE = 8
-"""Number of commits to look at first, as most tables have no more after a moment, and the factor for each retry."""
+"""Number of commits to read first, as most tables have no more after a moment, and the factor for each retry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class WholeMoment:
 
 
 def newest(spark: SparkSession, path: str, committed: str = "") -> WholeMoment:
-    """Return the newest moment of the tables under `path`, which have the log up to the position `committed`.
+    """Return the newest whole moment of the tables under `path`, which have the log up to the position `committed`.
 
-    If the tables have nothing beyond `committed`, the last batch is such a moment even if it was not marked as whole:
+    If the tables have nothing after `committed`, the last batch is a whole moment even if it was not marked as whole:
     no snapshot is half read and no transaction half written. Raises SinkError if there is no moment.
     """
     positions = positions_under(spark, path)

@@ -1,7 +1,8 @@
 """The repair of differing rows: by incremental snapshots of these rows, and by removing rows from tables. Driver.
 
-A snapshot brings rows that the source has. Rows that only a table has, and duplicate rows, are removed from the table,
-in one commit. A running pipeline would collide with that commit, so rows are removed only while none runs.
+A snapshot writes the rows that the source has. Rows that only a table has, and duplicate rows, are removed from the
+table, in one commit. A running pipeline would conflict with that commit, so rows are removed only while no pipeline
+runs.
 """
 
 from __future__ import annotations
@@ -68,9 +69,9 @@ class Repair:
         return self._verification.run([str(table.table) for table in verified.tables], 0)
 
     def run(self, verified: VerificationResult, wait_s: float) -> VerificationResult:
-        """Repair differing rows, and compare again until the tables show it, for at most `wait_s` seconds.
+        """Repair differing rows, and compare again until the rows are equal, for at most `wait_s` seconds.
 
-        If no pipeline runs, runs the pipeline meanwhile. Raises TailraceError.
+        If no pipeline runs, this method runs it meanwhile. Raises TailraceError.
         """
         wrong = [table for table in verified.tables if table.differing]
         if not wrong:
@@ -85,7 +86,7 @@ class Repair:
                 )
             self._send(wrong, {EXTRA, DUPLICATE})
             return self._shown(verified, None, wait_s)
-        # raises before anything is removed if signals for the rows cannot be made
+        # raises an error before any removal if signals for the rows cannot be made
         _wanted(wrong, {EXTRA})
         pipeline = Pipeline(self._run, self._spark)
         try:
@@ -135,8 +136,10 @@ class Repair:
 
 
 def reading_again(run: RunConfig) -> RunConfig:
-    """Return the configuration for a repair: if possible, unknown values are read from the source, so that a value that
-    a damaged row has lost does not end the pipeline before the row is repaired."""
+    """Return the configuration for a repair: if possible, unknown values are read from the source.
+
+    Otherwise a missing value of a damaged row could end the pipeline before the row is repaired.
+    """
     options = run.sink.options
     again = replace(run, sink=replace(run.sink, options={**options, _UNKNOWN: "reselect"}))
     if options.get(_UNKNOWN, "stop") != "stop":
@@ -173,7 +176,7 @@ def signals(table: TableResult, keys: Sequence[Key]) -> Iterator[Signal]:
     kept: list[Key] = []
     size = empty
     for key in keys:
-        # plus a comma and a blank before it
+        # plus the comma and the blank that precede it
         length = len(_data(table, [key])) - empty + 2
         if kept and size + length > _LONGEST:
             yield _signal(table, kept)

@@ -1,4 +1,4 @@
-"""The rows of both sides in the same columns: the source's at one position, a table's at one moment. Driver, worker.
+"""The rows of both sides in the same columns: of the source at a position, of a table at a moment. Driver, worker.
 
 The columns are c0, c1, … in the order of the source's table. The source's values are converted as for the sink's row
 blocks.
@@ -51,12 +51,12 @@ class TableForm:
 
     @classmethod
     def of_documents(cls) -> TableForm:
-        """Return the shape of every table of documents."""
+        """Return the form of every table of documents."""
         return cls(DOCUMENTS, ())
 
     @classmethod
     def of(cls, table: TableSchema, settings: EventSettings, form: SourceForm) -> TableForm:
-        """Return the shape of a table. Raises SinkError if it has no key, or if its rows lack a key column."""
+        """Return the form of a table. Raises SinkError if it has no key, or if its rows lack a key column."""
         plan = table_plan(table, settings, form)
         places = {column.index: place for place, column in enumerate(plan.columns)}
         is_whole = len(plan.key) == len(table.key)
@@ -160,7 +160,7 @@ class GroupRows:
 
 @dataclass(frozen=True, slots=True)
 class SourceRows:
-    """A `comparison.Side`: rows that tasks read from the source, hashed by the workers that read them."""
+    """A ComparedSide: rows that tasks read from the source, hashed by the workers that read them."""
 
     spark: SparkSession
     reading: GroupReader
@@ -227,9 +227,9 @@ def _demand_columns(stored: StoredTable, rows: DataFrame, shape: TableForm) -> N
     for name, kind in zip(shape.form.names, shape.form.types, strict=True):
         wanted = type_of(stored.held(kind))
         if has.get(name) != wanted:
-            told = f"has the type {has[name]} there" if name in has else "is not in it"
+            state = f"has the type {has[name]} there" if name in has else "is not in it"
             raise SinkError(
-                f"The table {stored.path} cannot be compared: its column {name} {told}, and is of the type {wanted} "
+                f"The table {stored.path} cannot be compared: its column {name} {state}, and is of the type {wanted} "
                 "at the source.",
                 "Let the pipeline read the log up to that change first.",
             )
