@@ -29,6 +29,7 @@ QUIET = frozenset(
         look(schemas=True),
         inventory._ALTERATIONS,
         inventory._ENUMS,
+        inventory._STORES,
         inventory._LABELS,
         coverage._NO_TABLES,
         coverage._MONEY,
@@ -49,6 +50,7 @@ def _relations(session: Any, text: str, values: Sequence[Any]) -> list[tuple[Any
 ANSWERS: tuple[tuple[str, Callable[[Any, str, Sequence[Any]], list[tuple[Any, ...]]]], ...] = (
     # views and foreign tables
     ("case c.relkind when 'v'", lambda session, text, values: []),
+    (inventory._STORES, lambda session, text, values: []),
     # labels of enums
     ("with recursive used(tab, kind)", lambda session, text, values: []),
     (coverage._RELATED, lambda session, text, values: []),

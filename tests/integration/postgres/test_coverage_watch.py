@@ -205,6 +205,41 @@ def test_typed_rows_end_where_the_lists_leave_their_table_out(database: Database
         query.planner.close()
 
 
+REWRITES = {
+    "unlogged": (("alter table t set unlogged", "insert into t values (2, 'b')", "alter table t set logged"), True),
+    "altered": (("alter table t alter n type bigint", "insert into t values (2, 'b')"), False),
+    "vacuum": (("vacuum full t", "cluster t using t_pkey", "truncate t", "insert into t values (3, 'c')"), False),
+}
+
+
+@pytest.mark.parametrize("kind", REWRITES)
+def test_a_table_that_was_unlogged_between_two_looks_is_told(
+    database: Database, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    """A publication of all tables does not keep the server from it, as one that lists the table does."""
+    statements, is_told = REWRITES[kind]
+    database.execute(
+        "create table t (id int primary key, v text, n int)",
+        "insert into t values (1, 'a')",
+        "create publication dbz_publication for all tables",
+    )
+    query = Query(database, **{"publication.autocreate.mode": "disabled"})
+    try:
+        run(query)
+        database.execute(*statements)
+        caplog.clear()
+        run(query)
+        assert ("public.t was rewritten, as by set unlogged and set logged" in caplog.text) is is_told
+        # until a batch has noted it
+        database.execute("insert into t values (9, 'z')")
+        run(query)
+        caplog.clear()
+        run(query)
+        assert "was rewritten" not in caplog.text
+    finally:
+        query.planner.close()
+
+
 SIGNAL = "create table signal (id varchar(42) primary key, type varchar(32) not null, data text)"
 
 

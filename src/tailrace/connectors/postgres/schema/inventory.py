@@ -51,6 +51,18 @@ select part.root::int8, n.nspname || '.' || c.relname, c.relfilenode::int8
 from part join pg_catalog.pg_class c on c.oid = part.oid join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.relkind <> 'p' order by 1, 2
 """
+# ALTER TABLE that rewrites a table gives it another TOAST table; VACUUM FULL, CLUSTER and TRUNCATE keep it. If no
+# column was altered, the statement was SET UNLOGGED or SET LOGGED. The server refuses these for a table that a
+# publication lists.
+_STORES = """
+select c.oid::int8, '#' || pg_catalog.substr(pg_catalog.md5(
+         pg_catalog.string_agg(a.xmin::text, ' ' order by a.attnum)), 1, 6), c.reltoastrelid::int8
+from pg_catalog.pg_class c join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+where c.oid = any(%s::oid[]) and c.relkind = 'r' and c.reltoastrelid <> 0
+  and not exists (select from pg_catalog.pg_publication_rel r join pg_catalog.pg_publication p on p.oid = r.prpubid
+                  where r.prrelid = c.oid and p.pubname = %s)
+group by c.oid, c.reltoastrelid
+"""
 # The enums of columns, also inside of domains, arrays and composites: for each the tables that use it, and a digest of
 # its labels up to an oid. A label keeps its oid when it is renamed.
 _ENUMS = """
@@ -80,7 +92,8 @@ from pg_catalog.pg_enum e where e.oid::int8 <= %s
 _ANY_OID = (1 << 32) - 1
 
 Files = tuple[tuple[str, int], ...]
-"""The names of a table's partitions, each with its file's number."""
+"""The names of a table's partitions, each with its file's number. For a table without partitions, in place of a name a
+digest of its columns' versions, which begins with #, with the number of its TOAST table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +210,11 @@ def read(
     files: dict[int, list[tuple[str, int]]] = {}
     for oid, leaf, file in connection.execute(_LEAVES, (roots,)).fetchall() if roots else ():
         files.setdefault(oid, []).append((leaf, file))
-    (highest,) = connection.execute(_HIGHEST).fetchone() or (0,)
     arriving = [(oid, name) for oid, name, _ in captured if oid in coverages and coverages[oid].arrives]
+    given = [oid for oid, _ in arriving], config["publication.name"]
+    for oid, columns, store in connection.execute(_STORES, given).fetchall():
+        files.setdefault(oid, []).append((columns, store))
+    (highest,) = connection.execute(_HIGHEST).fetchone() or (0,)
     tables = tuple(sorted((oid, str(name), tuple(files.get(oid, ()))) for oid, name in arriving))
     alterations = alterations_of(connection, config)
     found = Inventory(publication_of(connection, config), int(highest), tables, *alterations)
@@ -290,9 +306,9 @@ def incomplete(before: Inventory, now: Inventory, names: Mapping[int, str]) -> s
     found = set()
     for oid, name, files in before.tables:
         if oid in present:
-            was, is_now = dict(files), dict(present[oid])
+            was, is_now = _leaves(files), _leaves(present[oid])
             kept = was.items() <= is_now.items() and (not was or was.keys() == is_now.keys())
-            if not kept or names.get(oid) != name:
+            if not kept or names.get(oid) != name or _was_unlogged(files, present[oid]):
                 found.add(oid)
     return found
 
@@ -304,13 +320,28 @@ def late(before: Inventory, now: Inventory, has_rows: Callable[[int], bool], for
     return [oid for oid in new if has_rows(oid)] if known else []
 
 
+def _leaves(files: Files) -> dict[str, int]:
+    return {name: file for name, file in files if not name.startswith("#")}
+
+
+def _was_unlogged(before: Files, now: Files) -> bool:
+    """Return True if a table without partitions was rewritten, and none of its columns altered."""
+    stores = {name: store for name, store in now if name.startswith("#")}
+    return any(stores.get(name, store) != store for name, store in before)
+
+
 def _partitions(name: str, before: Files, now: Files) -> Iterator[str]:
-    was, is_now = dict(before), dict(now)
+    was, is_now = _leaves(before), _leaves(now)
     remedy = f"remedy: read {name} by a snapshot (signal execute-snapshot), or tailrace verify --repair"
+    if _was_unlogged(before, now):
+        yield (
+            f"{name} was rewritten, as by set unlogged and set logged: the log has nothing of what was written while "
+            f"it was unlogged; {remedy}"
+        )
     came = [leaf for leaf in is_now if leaf not in was]
     gone = [leaf for leaf in was if leaf not in is_now]
     anew = [leaf for leaf in was if leaf in is_now and was[leaf] != is_now[leaf]]
-    if came and before:
+    if came and was:
         yield f"{name} has the new partitions {listed(came)}: the log does not bring the rows that they had; {remedy}"
     if gone:
         yield f"{name} has lost the partitions {listed(gone)}, whose rows the log does not remove; {remedy}"

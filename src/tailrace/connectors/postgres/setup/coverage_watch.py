@@ -42,7 +42,7 @@ select pg_catalog.md5(pg_catalog.string_agg(line, ';' order by line)) from (
   union all {schemas}
   select pg_catalog.concat_ws(' ', 't', c.oid, n.nspname, c.relname, c.relpersistence, c.relispartition,
     c.relrowsecurity, c.relreplident, case when c.relispartition then c.relfilenode end,
-    (select i.indexrelid from pg_catalog.pg_index i where i.indrelid = c.oid and i.indisreplident))
+    c.reltoastrelid, (select i.indexrelid from pg_catalog.pg_index i where i.indrelid = c.oid and i.indisreplident))
   from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   where c.relkind in ('r', 'p') and c.relpersistence <> 't' and n.nspname not in ('pg_catalog', 'information_schema')
   union all
