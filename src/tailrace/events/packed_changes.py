@@ -340,7 +340,8 @@ class _Work:
             table = self.batch.table.id
             raise ConversionError(
                 f"The log does not carry the key of a row of {table} that was changed or deleted.",
-                f"Set the replica identity of {table} to DEFAULT or FULL.",
+                "Name columns that are never null, and that old rows have, in message.key.columns; let the old rows be "
+                "captured whole, as tailrace check says; or leave the table out.",
             )
 
     def _sources(self, column: ColumnPlan, entries: _Entries, previous: Int64s) -> Int64s:
