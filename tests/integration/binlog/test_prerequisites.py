@@ -61,7 +61,7 @@ def altered_globals(binlog_database: MySqlDatabase) -> Iterator[MySqlDatabase]:
     server.execute(*(f"set global {name}='{value}'" for name, value in zip(names, known, strict=True)))
 
 
-def test_what_the_log_lacks_is_told(altered_globals: MySqlDatabase) -> None:
+def test_what_the_log_lacks_is_told(altered_globals: MySqlDatabase, caplog: pytest.LogCaptureFixture) -> None:
     altered_globals.execute("create table t (a int primary key)")
     config = configured(altered_globals)
     assert "binlog_format is MIXED" in texts(config, "error")["log"][0]
@@ -70,6 +70,13 @@ def test_what_the_log_lacks_is_told(altered_globals: MySqlDatabase) -> None:
     assert "binlog_row_metadata is MINIMAL" in warned["definitions"][0]
     with pytest.raises(PrerequisiteError, match="the log has statements instead of rows"):
         demand(config)
+    altered_globals.server.execute("set global binlog_format='ROW'")
+    source = BinlogSource(config, EventSettings.from_options(config), OUTSIDE)
+    try:
+        source.prepare(BinlogOffset())
+    finally:
+        source.close()
+    assert "binlog_row_image is MINIMAL" in caplog.text
 
 
 def test_tables_that_are_not_kept_up_are_named(binlog_database: MySqlDatabase) -> None:

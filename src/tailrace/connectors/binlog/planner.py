@@ -210,8 +210,8 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         # no log is open whose reader would use the same lists
         self._commands = commands
         self._tables.overrule(commands.added, commands.removed)
-        kept = variables(session, "lower_case_table_names").get("lower_case_table_names", "0")
-        self._is_folded = kept != "0"
+        of = variables(session, "lower_case_table_names", "binlog_row_image")
+        self._is_folded = of.get("lower_case_table_names", "0") != "0"
         if snapshot_mode(self._config).streams:
             self._has_gtids = identify(session).has_gtids
         every = catalog.names(session)
@@ -222,7 +222,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         if snapshot_mode(self._config).streams:
             captured = {one.id for one in there if self._tables.includes(*one.id)}
             found += [*unlogged(session, sorted({database for database, _ in captured}))]
-            found += coverage.findings(session, there, captured)
+            found += [*coverage.images(of), *coverage.findings(session, there, captured)]
         for one in demanded(found):
             log.warning("%s %s", one.text, one.remedy)
         self._captured_count = sum(self._tables.includes(*one.id) for one in there)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config, TableFilter
@@ -41,6 +41,17 @@ def views(config: Config, every: Sequence[ListedTable]) -> Iterator[Finding]:
             "warning", "coverage",
             f"table.include.list matches what is no table, and no change of it arrives: {listed(named)}.",
             "Capture the tables from which its rows come.",
+        )  # fmt: skip
+
+
+def images(of: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield a warning if the server's variables `of` say that rows of the log lack columns."""
+    image = of.get("binlog_row_image", "FULL").upper()
+    if image != "FULL":
+        yield Finding(
+            "warning", "log",
+            f"binlog_row_image is {image}: rows of the log lack columns, and events show the placeholder for them.",
+            "SET GLOBAL binlog_row_image = FULL; sessions that are open keep theirs.",
         )  # fmt: skip
 
 

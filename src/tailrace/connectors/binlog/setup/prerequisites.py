@@ -231,13 +231,7 @@ class _Inspection:
         return []
 
     def _images(self) -> Iterator[Finding]:
-        image = self.of.get("binlog_row_image", "FULL").upper()
-        if image != "FULL":
-            yield Finding(
-                "warning", "log",
-                f"binlog_row_image is {image}: rows of the log lack columns, and events show the placeholder for them.",
-                "SET GLOBAL binlog_row_image = FULL; sessions that are open keep theirs.",
-            )  # fmt: skip
+        yield from coverage.images(self.of)
         metadata = self.of.get("binlog_row_metadata")
         if metadata is None:
             yield Finding(
