@@ -1,4 +1,4 @@
-"""The page for packages of others names fields, modules, classes and methods that exist."""
+"""The pages that lead to the code name fields, modules, classes and methods that exist."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from functools import cache
 from io import StringIO
 from pathlib import Path
 
+import pytest
+
 from tailrace.connectors.descriptor import Descriptor
 from tests.unit.docs.test_site import ROOT, prose
 
 PAGE = "contribute/extending.md"
+PAGES = (PAGE, "contribute/architecture.md")
 SOURCES = (ROOT / "src" / "tailrace", ROOT / "tests" / "extending", ROOT / "tests" / "contract")
 PACKAGES = (ROOT / "src" / "tailrace", ROOT / "src" / "tailrace" / "connectors" / "postgres")
 """The directories from which a dotted name may begin."""
@@ -26,9 +29,9 @@ OTHERS = {"DefaultSource", "availableNow", "foreachBatch", "pyspark_toylog_cdc",
 NAMES = re.compile(r"^ *(?:class|def) (\w+)|^ *((?:\w+, )*\w+)(?:: [^=\n]+)? = |(?:^ +|[(,] ?)(\w+): ", re.MULTILINE)
 
 
-def spans() -> list[str]:
-    """Return what the page gives in code style."""
-    return re.findall(r"`([^`]+)`", prose(PAGE))
+def spans(page: str) -> list[str]:
+    """Return what a page gives in code style."""
+    return re.findall(r"`([^`]+)`", prose(page))
 
 
 @cache
@@ -95,9 +98,9 @@ def has(name: str, member: str) -> bool:
     )
 
 
-def unknown() -> Iterator[str]:
+def unknown(page: str) -> Iterator[str]:
     """Yield the spans that look like names in Python and are not."""
-    for span in spans():
+    for span in spans(page):
         call = re.fullmatch(r"([\w.]+)\((|[a-z]\w*(?:, [a-z]\w*)*)\)", span)
         name = call[1] if call else span
         if name in GROUPS | OTHERS or re.fullmatch(r"[A-Za-z_][\w.]*\w", name) is None:
@@ -122,8 +125,9 @@ def unknown() -> Iterator[str]:
             yield span
 
 
-def test_the_names_on_the_page_exist() -> None:
-    assert sorted(set(unknown())) == []
+@pytest.mark.parametrize("page", PAGES)
+def test_the_names_on_a_page_exist(page: str) -> None:
+    assert sorted(set(unknown(page))) == []
 
 
 def test_the_table_of_the_descriptor_has_every_field_once() -> None:
