@@ -1,6 +1,6 @@
 """Consistent reads: rows of tables at one log position, the tasks that read them, and the snapshot to keep open.
 
-`ComparedSource` also tells which rows changed between two positions, for comparisons with a copy.
+`ComparedSource` also returns which rows changed between two positions, for comparisons with a copy.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Reading = Callable[["Config", "EventSettings"], ConsistentRead]
 class TouchedKeys:
     """Keys of the changed rows of one table, as text: one tuple for each key column, one item for each row.
 
-    `everything` is True if any row may have changed: the table was truncated, or a change does not tell its key.
+    `everything` is True if any row may have changed: the table was truncated, or a change does not contain its key.
     """
 
     columns: tuple[tuple[bytes, ...], ...]
@@ -93,7 +93,7 @@ class ComparedSource(Protocol):
         ...
 
     def is_running(self) -> bool | None:
-        """Return True if a pipeline reads the log now; None if the server cannot tell."""
+        """Return True if a pipeline reads the log now; None if the server does not know it."""
         ...
 
     def is_told(self) -> bool:

@@ -34,7 +34,7 @@ class Prerequisites(Protocol):
     """The part that checks a server before a run. Driver."""
 
     def demand(self, config: Config) -> Sequence[Finding]:
-        """Return the findings. Raises PrerequisiteError for whatever a pipeline cannot do without."""
+        """Return the findings. Raises PrerequisiteError if a prerequisite of every pipeline is missing."""
         ...
 
     def check(self, config: Config) -> Sequence[Finding]:

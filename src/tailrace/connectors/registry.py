@@ -85,7 +85,7 @@ _COMPILED = tuple((re.compile(pattern, re.IGNORECASE), reason) for pattern, reas
 
 def reason_of_name(name: str) -> str:
     """Return why the option `name`, which the connector does not have, has no effect; "" for an unknown name."""
-    return next((said for pattern, said in _COMPILED if pattern.fullmatch(name)), "")
+    return next((reason for pattern, reason in _COMPILED if pattern.fullmatch(name)), "")
 
 
 # --- connectors -------------------------------------------------------------------------------------------------------
@@ -187,8 +187,8 @@ def _foreign(descriptor: Descriptor) -> config.Foreign:
 
 
 def _has(option: Option, name: str) -> bool:
-    """Return True if another connector's option has the name. Options of drivers, and families that
-    begin with any name, are too general to tell a connector."""
+    """Return True if another connector's option has the name. Options of drivers, and families that begin with any
+    name, are too general to identify a connector."""
     names = (option.name, *option.aliases, *option.deprecated_names)
     return name in map(str.lower, names) or (not option.name.startswith(("driver.", "<")) and option.matches(name))
 

@@ -52,7 +52,7 @@ class SourceStatus:
     """A source's progress.
 
     `position` is the position up to which the log was read, in the database's notation; "" before the first.
-    `lag_bytes` and `lag_s` are the bytes and seconds of log still to be read; None if the database does not tell.
+    `lag_bytes` and `lag_s` are the bytes and seconds of log still to be read; None if the database does not report it.
     `snapshot` is None while no snapshot runs; `tables` are those that are being read. `whole` is True if the offset
     follows a whole transaction and no snapshot is pending: neither an initial snapshot nor one of a table captured
     later. It is False if unknown.

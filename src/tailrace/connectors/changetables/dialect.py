@@ -189,8 +189,8 @@ class Session(Protocol):
         ...
 
     def warnings(self, captures: Sequence[CaptureTable]) -> list[str]:
-        """Return sentences on problems that do not stop capture: the agent or capture program has stopped or lags far
-        behind, a table has columns that were added after its change table, a clean-up is near.
+        """Return sentences on problems that do not stop capture: the agent or capture program has stopped or lags, a
+        table has columns that were added after its change table, a clean-up is near.
 
         The reader calls it from time to time, and logs each sentence once.
         """

@@ -192,16 +192,16 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
             name = (table.schema, table.table)
             of = {oid: covered[oid]} if oid in covered else {}
             found = coverage.findings(of, copies=copies, lacking=lacking, typed=typed)
-            told = " ".join(f"{one.text} {one.remedy}" for one in found if one.level == "error")
-            if not told and not is_filtered and oid in covered and not covered[oid].arrives:
-                told = (
+            why = " ".join(f"{one.text} {one.remedy}" for one in found if one.level == "error")
+            if not why and not is_filtered and oid in covered and not covered[oid].arrives:
+                why = (
                     f"it is not in the publication {self._config['publication.name']}: alter publication "
                     f"{self._config['publication.name']} add table {table}."
                 )
-            if not told and is_filtered:
-                told = publications.add_table(control, self._config, table)
-            if told:
-                refused[name] = told
+            if not why and is_filtered:
+                why = publications.add_table(control, self._config, table)
+            if why:
+                refused[name] = why
         return refused
 
     def _carried(self, connection: psycopg.Connection[Any], table: CapturedTable) -> CarriedTables:

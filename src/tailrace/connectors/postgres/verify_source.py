@@ -212,8 +212,8 @@ class _Places:
         named = {column.name: index for index, column in enumerate(relation.columns)}
         indexes = tuple(named[name] for name in key if name in named)
         whole = len(indexes) == len(key)
-        told = relation.replica_identity == "f" or all(relation.columns[index].flags & 1 for index in indexes)
-        return cls(indexes, whole and told)
+        logged = relation.replica_identity == "f" or all(relation.columns[index].flags & 1 for index in indexes)
+        return cls(indexes, whole and logged)
 
     def keys(self, change: pgoutput.Insert | pgoutput.Update | pgoutput.Delete) -> list[tuple[bytes, ...]] | None:
         if not self._is_told:

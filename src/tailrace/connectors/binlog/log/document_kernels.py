@@ -117,8 +117,8 @@ def put_document(
 ) -> Int:
     """Write a document. Return the end, or -1 if the document is left to `json_documents`.
 
-    For each open container `stack` has its place, the width of its sizes in bytes, the number of its members, the index
-    of the current member, and 1 if it is an array.
+    For each open container, `stack` has five numbers: its place, the width of its sizes in bytes, the number of its
+    members, the index of the current member, and 1 if it is an array.
     """
     kind, at, depth, is_due = np.int64(data[begin]), begin + 1, 0, True
     while True:

@@ -32,7 +32,7 @@ MOST_JOINTS = 16
 class Joint(NamedTuple):
     """A joint of two runs, between which lay runs without captured rows.
 
-    `ends` is the number of transaction ends before the joint, `executed` are the transactions executed up to it, and
+    `ends` is the number of transaction ends before the joint, and `executed` are the transactions executed up to it.
     `held` is the first transaction that is prepared there.
     """
 
@@ -45,8 +45,8 @@ class Joint(NamedTuple):
 class IndexedRun(RowRun[RowPlaces, BinlogTransactions]):
     """A run of messages, whose rows are the captured changes, and the ends of its transactions.
 
-    - `version[i]` is `BOUNDARY` for the begins and ends of transactions, which are rows if transaction metadata is
-      wanted (`op` is BEGIN or END), and `SCHEMA_CHANGE` for the record of a statement.
+    - `version[i]` is `SCHEMA_CHANGE` for the record of a statement, and `BOUNDARY` for begins and ends of transactions.
+      These are rows if transaction metadata is wanted; their `op` is BEGIN or END.
     - `marks` has an element for each transaction. `ends` are the places of the transactions that end in the run.
     - `end_at` are the positions of the ends in their files, `end_held` the first transaction that is prepared at each.
     - `executed` and `held` are the executed and the first prepared transactions before the run.

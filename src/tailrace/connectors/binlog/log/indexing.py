@@ -241,7 +241,7 @@ class Unfinished(NamedTuple):
 
 
 class LogReplaced(PositionLost):
-    """The server has another log than the one that was read before."""
+    """The server has another log than in the earlier reads."""
 
 
 class Indexer:
@@ -588,7 +588,7 @@ class Indexer:
             raise self.replaced()
 
     def replaced(self) -> LogReplaced:
-        """Return the error for a log that has replaced the one that was read before."""
+        """Return the error for a log that has replaced the log of the earlier reads."""
         position = self._position
         return LogReplaced(
             f"The server's log has another transaction at {position.file}:{position.start} than the one that was read "

@@ -62,8 +62,8 @@ def standing(
     bytes are equal. A row of more than `most` bytes (0: no limit), or with a null in its key, is needed, and makes no
     other superfluous.
 
-    Returns None if a row moves from one key to another, if a part of a key is missing, or if a row is malformed, for
-    which the decoder raises the error. Raises DecodeError for offsets that do not fit the data.
+    Returns None if a row moves from one key to another, or if a part of a key is missing. Also returns None for a
+    malformed row: the decoder raises the error. Raises DecodeError for offsets that do not fit the data.
     """
     from tailrace.connectors.binlog.log.decoder import located
 

@@ -1,8 +1,9 @@
 """The log position after an offset that Debezium has stored. Planner.
 
-Debezium stores the place of the transaction of its last record (in MySQL its BEGIN, in MariaDB the event with its id)
-and the ids of the transactions before it. It also stores the number of events that it has read of the transaction, and
-of rows of the last event. A position of tailrace has a number of rows instead, so these events are read to count them.
+Debezium stores the place of the transaction of its last record, and the ids of the transactions before it. The place is
+that of its BEGIN in MySQL, and of the event with its id in MariaDB. It also stores the number of events that it has
+read of the transaction, and of rows of the last event. A position of tailrace has a number of rows instead, so these
+events are read to count them.
 """
 
 from __future__ import annotations

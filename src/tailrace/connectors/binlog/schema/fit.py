@@ -133,8 +133,8 @@ def _column_misfit(column: ColumnDefinition, given: TableMap, place: int, checks
         return f"{where} may be null by its definition, and not in the log"
     if checks_null and not column.nullable and given.nullable[place]:
         return f"{where} may not be null by its definition, and may in the log"
-    said = given.unsigned[place] if given.unsigned else None
-    if said is not None and said != column.unsigned and kind in _INTEGERS:
+    unsigned = given.unsigned[place] if given.unsigned else None
+    if unsigned is not None and unsigned != column.unsigned and kind in _INTEGERS:
         return f"{where} has another sign in the log"
     collation = given.collations[place] if given.collations else None
     if collation is not None and column.charset is not None and kind not in (ColumnType.JSON,):

@@ -352,8 +352,8 @@ def has_ids(gtids: str, at: BinlogPosition, dialect: Dialect) -> bool:
 
 def own_place(session: Connection[Any]) -> tuple[str, int, str] | None:
     """Return the file, position and executed ids of the session's snapshot; None if the server does not show them."""
-    told = rows(session, "show status like 'binlog\\_snapshot\\_%'")
-    found = {str(name).lower(): text for name, text in told}
+    variables = rows(session, "show status like 'binlog\\_snapshot\\_%'")
+    found = {str(name).lower(): text for name, text in variables}
     file, pos = found.get("binlog_snapshot_file"), found.get("binlog_snapshot_position")
     if not file or not pos:
         return None

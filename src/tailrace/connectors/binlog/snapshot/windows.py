@@ -1,9 +1,9 @@
 """Windows of incremental snapshots: watermarks, chunks that the planner reads, and the log up to their end. Planner.
 
-The rows of a window are read in a consistent snapshot S, which begins after the window's low watermark, and the batch
-has all changes up to the high watermark. A transaction is in the log a moment before other sessions see it. If an
-earlier batch had delivered a transaction that S does not show, S would return an older row after it. S must therefore
-show everything that was delivered:
+The rows of a window are read in a consistent snapshot S, which begins after the window's low watermark. The batch has
+all changes up to the high watermark. A transaction is in the log a moment before other sessions see it. If an earlier
+batch had delivered a transaction that S does not show, S would return an older row after it. S must therefore show
+everything that was delivered:
 
 - with a signal table the watermark is a later transaction, and servers commit in the order of the log;
 - MariaDB shows the log position of S;

@@ -232,7 +232,7 @@ class SnapshotTask:
             yield from to_rows(self._marked(held, opened, True), self.source.settings, self.source.form)
 
     def _once(self) -> Iterator[list[pa.Array]]:
-        """Yield the rows, without rows whose key equals that of the previous row."""
+        """Yield the rows, without rows that have the key of the previous row."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

@@ -162,7 +162,7 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, ClosingPlace, Ch
     # --- the course of a window ----------------------------------------------------------------------------------
 
     def is_ready(self, at: LogPlace) -> bool:
-        """Return False while the log is far behind."""
+        """Return False while the reader lags far behind the log's end."""
         return self.table is not None and self._session.nth(at.reached[self.database].position, FAR) is None
 
     def mark(self, watermark: Watermark | None) -> int:

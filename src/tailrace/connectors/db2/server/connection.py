@@ -90,7 +90,7 @@ class Connection:
             raise self._login_failure(error) from None
 
     def close(self) -> None:
-        """End the session, in whatever state it is. Never raises.
+        """End the session, in any state. Never raises.
 
         Its statements are freed first, also those that are still being fetched. Otherwise the driver would free them
         twice, with their connection and when Python collects them, which can wait for ever on a lock.

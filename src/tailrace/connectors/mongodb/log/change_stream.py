@@ -188,7 +188,7 @@ class ChangeStreamFeed:
 
         An empty answer proves that the server has searched the log up to the time in its token. This does not hold for
         several shards: another shard may still send a change of that time. If a token shows no time, the operation time
-        of the previous answer is used, as that of this answer may be ahead of the majority.
+        of the previous answer is used. The operation time of this answer may be ahead of the majority.
         """
         earlier, self.answered_at = self.answered_at, answer.at
         if len(answer.starts) or self._fragments or answer.token is None:

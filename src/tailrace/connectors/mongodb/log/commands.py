@@ -36,10 +36,10 @@ class Commands:
         if isinstance(entry.get("o"), Mapping):
             self._tell(entry.get("ts"), _of_entry(split(str(entry.get("ns", "")))[0], entry["o"]))
 
-    def _tell(self, at: object, told: tuple[str, Namespace, Namespace] | None) -> None:
-        if told is None:
+    def _tell(self, at: object, described: tuple[str, Namespace, Namespace] | None) -> None:
+        if described is None:
             return
-        for sentence in self._sentences(*told):
+        for sentence in self._sentences(*described):
             if len(self._told) < _REMEMBERED and f"{at} {sentence}" not in self._told:
                 self._told.add(f"{at} {sentence}")
                 log.warning("%s", sentence)

@@ -69,7 +69,7 @@ class Compiled(NamedTuple):
     """A form for the kernels: its pieces one after another with their bounds, its tables and its switches.
 
     `actions` holds the action for each byte of a text. `escaped` has a bit for each UTF-16 unit that is written as a
-    number, `refused` a 1 for each type of BSON that the form cannot write.
+    number. `refused` has a 1 for each BSON type that the form cannot write.
     """
 
     pieces: Bytes

@@ -1,9 +1,10 @@
 """The compiled walk that writes the shapes of BSON values: the fields and types of a document. Worker.
 
-A shape is a byte string that begins with the type of the value. For a document all its elements follow, each as its
-type, its name, a zero byte and the rest of its shape, and a zero byte at the end. For an array the distinct shapes of
-its elements follow or, if arrays are shown as documents, the shapes of all elements, without names. A leaf is a value
-that is not a document, or an array as a whole. Leaves are numbered in order, except within arrays of distinct shapes.
+A shape is a byte string that begins with the type of the value. For a document, all its elements follow, and a zero
+byte at the end. Each element is its type, its name, a zero byte and the rest of its shape. For an array the distinct
+shapes of its elements follow or, if arrays are shown as documents, the shapes of all elements, without names. A leaf is
+a value that is not a document, or an array as a whole. Leaves are numbered in order, except within arrays of distinct
+shapes.
 """
 
 from __future__ import annotations

@@ -271,8 +271,8 @@ class PostgresFeed:
     def _catching_up(self) -> Iterator[IndexedStep | None]:
         """Yield the backlog, in slices.
 
-        The backlog is streamed instead if the server has no slot to spare for a copy, or if the slot waits for
-        standbys, as its copy would not.
+        The backlog is streamed instead if the server has no free slot for a copy. It is also streamed if the slot waits
+        for standbys, because its copy would not wait.
         """
         gear = self._slices()
         if gear is None:

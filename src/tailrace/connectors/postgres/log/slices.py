@@ -135,7 +135,7 @@ def slices(
         state = getattr(error, "sqlstate", None)
         if state not in (NO_SLOT_LEFT, DUPLICATE_OBJECT, FORBIDDEN):
             raise
-        # a role that database.initial.statements set may lack the rights of the one that logged in
+        # a role that database.initial.statements set may lack the rights of the login role
         reason = "the user may not copy the slot" if state == FORBIDDEN else "no replication slot to spare"
         log.warning("%s for the catch-up gear; streaming the backlog instead", reason)
         return None

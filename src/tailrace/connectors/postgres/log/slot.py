@@ -53,10 +53,10 @@ class Slot:
     def advance(self, control: psycopg.Connection[Any], force: bool) -> None:
         """Advance the slot by a call to the server; by less than a step only with `force`.
 
-        The advance moves restart_lsn to the first place behind the slot's old position from which the server can
-        decode. The server keeps all WAL from there on, and the next session reads it again. A second advance, to the
-        slot's new position, moves restart_lsn to the last such place. Both advances are one call, which the server
-        finishes even if the planner ends.
+        The advance moves restart_lsn to the first place after the slot's old position from which the server can decode.
+        The server keeps all WAL from there on, and the next session reads it again. A second advance, to the slot's new
+        position, moves restart_lsn to the last such place. Both advances are one call, which the server finishes even
+        if the planner ends.
         """
         acknowledged, done = self.acknowledged, self.stands
         if acknowledged <= done or not (force or acknowledged - done > self._step):

@@ -81,8 +81,8 @@ def standing(
     superfluous.
 
     The result is None in three cases: a message moves a row from one key to another (see `scan.key_hashes`), a key is
-    not wholly known, or a message is malformed, for which the decoder raises the error. Raises DecodeError for offsets
-    that do not fit the data.
+    not wholly known, or a message is malformed (the decoder raises the error). Raises DecodeError for offsets that do
+    not fit the data.
     """
     first = max(min(sum(len(rows) for _, _, rows in parts), _FIRST_KEYS), 1)
     keys = _Keys.of(first, _KEY_BYTES * first)

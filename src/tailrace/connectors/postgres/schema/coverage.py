@@ -427,13 +427,13 @@ def findings(
     covered = {name for names in silent.values() for name in names}
     found = []
     for one in ordered:
-        told = [] if one.name in covered else list(_told(one, arriving, silent.get(one.name, ()), copies))
+        gaps = [] if one.name in covered else list(_told(one, arriving, silent.get(one.name, ()), copies))
         if one.oid in lacking and one.arrives and one.name not in covered:
-            told.append(_unkeyed(lacking[one.oid], "error" if copies and not typed else "warning"))
-        if told:
-            level: Level = "error" if any(level == "error" for level, _, _ in told) else "warning"
-            text = f"{one.name}: {'; '.join(text for _, text, _ in told)}."
-            found.append(Finding(level, "coverage", text, " ".join(remedy for _, _, remedy in told)))
+            gaps.append(_unkeyed(lacking[one.oid], "error" if copies and not typed else "warning"))
+        if gaps:
+            level: Level = "error" if any(level == "error" for level, _, _ in gaps) else "warning"
+            text = f"{one.name}: {'; '.join(text for _, text, _ in gaps)}."
+            found.append(Finding(level, "coverage", text, " ".join(remedy for _, _, remedy in gaps)))
     return found
 
 

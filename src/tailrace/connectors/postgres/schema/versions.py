@@ -101,7 +101,7 @@ class Versions:
     _steps: list[tuple[int, int, int]] = field(default_factory=list)
 
     def assign(self, run: MessageRun) -> Int32s:
-        """Return the version of each message: the one that the last Relation message for its table announced."""
+        """Return the version of each message: the version that the last Relation message for its table announced."""
         kinds, relations = run.kinds, run.relations
         self._before, self._steps = dict(self.current), []
         version = np.full(len(kinds), UNCAPTURED, np.int32)

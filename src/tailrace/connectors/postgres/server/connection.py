@@ -82,7 +82,7 @@ def parameters(config: Mapping[str, Any], *, any_bytes: bool = False) -> dict[st
         "keepalives": 1 if config["database.tcpKeepAlive"] else 0,
         "connect_timeout": timeout_s,
         "application_name": "tailrace",
-        # Events are UTF-8, whatever the database's encoding.
+        # Events are UTF-8, independently of the database's encoding.
         "client_encoding": NO_ENCODING if any_bytes else "UTF8",
         "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
     }
@@ -263,7 +263,7 @@ def one_moment(connection: psycopg.Connection[Any]) -> Iterator[None]:
 
 
 def hold_open(connection: psycopg.Connection[Any]) -> None:
-    """Let the session keep a transaction open without time limit, whatever initial statements have set."""
+    """Allow the session to keep a transaction open without time limit, in spite of initial statements."""
     connection.execute("set idle_in_transaction_session_timeout = 0")
     if connection.info.server_version >= _LIMITS_TRANSACTIONS:
         connection.execute(f"set {_TRANSACTION_LIMIT} = 0".encode())

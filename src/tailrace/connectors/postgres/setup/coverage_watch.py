@@ -272,9 +272,9 @@ class CoverageWatch:
             if oid not in captured and names.get(oid, name) != name:
                 self._inventory = before
                 self.demand_name(oid, names[oid])
-        told = replace(before, tables=tuple(one for one in before.tables if one[1] not in self._expected))
+        still_covered = replace(before, tables=tuple(one for one in before.tables if one[1] not in self._expected))
         found = replace(now, tables=tuple(one for one in now.tables if one[1] not in self._expected))
-        for text in inventory.differences(told, found, names, has_rows, for_all):
+        for text in inventory.differences(still_covered, found, names, has_rows, for_all):
             log.warning("%s", text)
         relabelled = inventory.relabelled(connection, before) & captured
         for name in sorted(names[oid] for oid in relabelled):
@@ -294,7 +294,7 @@ class CoverageWatch:
                 name,
             )
         relabelled |= perhaps
-        if self._on_loss != "warn" and (changed := inventory.incomplete(told, found, names) | relabelled):
+        if self._on_loss != "warn" and (changed := inventory.incomplete(still_covered, found, names) | relabelled):
             several = listed(sorted(names[oid] for oid in changed))
             self._lose(
                 f"the log does not say what became of rows of {several}; remedy: tailrace verify --repair", changed

@@ -2,8 +2,8 @@
 
 The planner finds chunks under an exported snapshot, and tasks read them under the same snapshot. No session that waits
 for a task holds a lock on the table, so a DDL statement in between cannot cause a deadlock. A task locks the table
-first, and then checks that the table is still the one that the snapshot shows. If it is not, the task reads nothing;
-the planner notices the same, and has the chunk read again.
+first, and then checks that it is still the table that the snapshot shows. If it is not, the task reads nothing; the
+planner notices the same, and has the chunk read again.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def connect(config: Mapping[str, Any], database: str) -> mssql_python.Connection
 
 
 def close(connection: mssql_python.Connection) -> None:
-    """Close the connection, in whatever state it is."""
+    """Close the connection, in any state."""
     with contextlib.suppress(Exception):
         connection.close()
 

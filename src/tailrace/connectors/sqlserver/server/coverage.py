@@ -131,10 +131,10 @@ def findings(coverages: Iterable[Coverage], shows: Callable[[TableId, str], bool
     `shows` returns True if the options include a table's column. `of` names the database if there are several.
     """
     for one in coverages:
-        told = list(_told(one, shows))
-        if told:
-            text = f"{one.capture.source}{of}: {'; '.join(text for text, _ in told)}."
-            yield Finding("warning", "coverage", text, " ".join(remedy for _, remedy in told))
+        gaps = list(_told(one, shows))
+        if gaps:
+            text = f"{one.capture.source}{of}: {'; '.join(text for text, _ in gaps)}."
+            yield Finding("warning", "coverage", text, " ".join(remedy for _, remedy in gaps))
 
 
 def _told(one: Coverage, shows: Callable[[TableId, str], bool]) -> Iterator[tuple[str, str]]:
