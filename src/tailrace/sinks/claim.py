@@ -1,7 +1,7 @@
 """Ownership of an output directory by a single checkpoint, which never goes back to earlier batches. Driver.
 
 Each checkpoint numbers batches from 0. Another checkpoint, or an earlier state of the same checkpoint, would use
-numbers a second time, and Spark's file sinks skip a batch with a known number. The directory therefore has the id that
+numbers a second time. Spark's file sinks skip a batch with a known number. The directory therefore has the id that
 Spark stores in the checkpoint, and all other checkpoints are refused.
 """
 

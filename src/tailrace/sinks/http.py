@@ -146,17 +146,17 @@ class HttpSink(OneWriter):
         """
         assert self._client is not None
         message = f"{self.batch_name()}-{number}"
-        renewed, tries, said = False, 0, ""
+        renewed, tries, fault = False, 0, ""
         while True:
             try:
                 own = {"Content-Type": self._media} | self._authentication.headers(message, body)
                 answer = self._client.send("POST", [*own.items(), *headers], body)
             except FAILURES as error:
-                said = failure(error)
+                fault = failure(error)
             except ConnectionFailed as error:
                 if tries == self._retries:
                     raise
-                said = error.message.rstrip(".")
+                fault = error.message.rstrip(".")
             else:
                 if answer.is_success:
                     return ""
@@ -165,17 +165,17 @@ class HttpSink(OneWriter):
                 if answer.status == _UNAUTHORIZED and not renewed and self._authentication.renew():
                     renewed = True
                     continue
-                said = f"status {answer.status}"
+                fault = f"status {answer.status}"
             if tries == self._retries:
-                raise self._failed(said)
+                raise self._failed(fault)
             tries += 1
-            log.warning("http %s: %s; try %d of %d follows", self._client.address.shown, said, tries, self._retries)
+            log.warning("http %s: %s; try %d of %d follows", self._client.address.shown, fault, tries, self._retries)
             self.wait(self._interval)
 
-    def _failed(self, said: str) -> SinkError | ConnectionFailed:
+    def _failed(self, reason: str) -> SinkError | ConnectionFailed:
         assert self._client is not None
-        text = f"{self._client.address.shown} has not accepted a record in {self._retries + 1} tries: {said}."
-        if said.startswith(("status 3", "status 4")) and said not in ("status 408", "status 425", "status 429"):
+        text = f"{self._client.address.shown} has not accepted a record in {self._retries + 1} tries: {reason}."
+        if reason.startswith(("status 3", "status 4")) and reason not in ("status 408", "status 425", "status 429"):
             return SinkError(text, "Check debezium.sink.http.url and debezium.sink.http.authentication.*.")
         return ConnectionFailed(text, "Check debezium.sink.http.url; debezium.sink.http.retries limits the retries.")
 

@@ -1,8 +1,8 @@
 """Short exception texts for batches that a stop has interrupted. Driver.
 
 Spark recognises such a batch by a regular expression over the exception's text (`PROXY_ERROR` of its StreamExecution).
-The expression recurses for every character of the JVM's stack trace, so that a text of some thousand characters ends
-the query's thread in a StackOverflowError.
+The expression recurses for every character of the JVM's stack trace. A text of some thousand characters ends the
+query's thread in a StackOverflowError.
 """
 
 from __future__ import annotations

@@ -305,9 +305,9 @@ class Publisher:
             answer.set_result(JetStreamFault("no JetStream stream has its subject", "lasting"))
             return
         try:
-            said = json.loads(message.data)
-            error = said.get("error")
-            stored = PublishAck(said.get("duplicate") is True)
+            content = json.loads(message.data)
+            error = content.get("error")
+            stored = PublishAck(content.get("duplicate") is True)
         except (ValueError, AttributeError):
             answer.set_result(JetStreamFault("the answer is not from JetStream", "lasting"))
             return
@@ -322,23 +322,23 @@ class Publisher:
             return error
         if isinstance(error, nats.js.errors.APIError):
             return _refusal(vars(error))
-        said = self._said if self._said is not None else error
-        if isinstance(said, JetStreamFault):
-            return said
-        if isinstance(said, ssl.SSLError):
-            return JetStreamFault(f"TLS: {said.reason or said}")
-        if isinstance(said, OSError) and said.strerror:
-            return JetStreamFault(said.strerror)
-        text = str(said).removeprefix("nats: ").strip("' ")
+        fault = self._said if self._said is not None else error
+        if isinstance(fault, JetStreamFault):
+            return fault
+        if isinstance(fault, ssl.SSLError):
+            return JetStreamFault(f"TLS: {fault.reason or fault}")
+        if isinstance(fault, OSError) and fault.strerror:
+            return JetStreamFault(fault.strerror)
+        text = str(fault).removeprefix("nats: ").strip("' ")
         if _RIGHTS.search(text):
             return JetStreamFault(f"the login lacks a permission: {text}", "lasting")
         if _LOGIN.search(text):
             return JetStreamFault(f"the login is refused: {text}", "login")
         if self._end.done():
             return JetStreamFault("the connection was lost")
-        if isinstance(said, asyncio.TimeoutError):
+        if isinstance(fault, asyncio.TimeoutError):
             return JetStreamFault("it does not answer in time")
-        return JetStreamFault(text or type(said).__name__)
+        return JetStreamFault(text or type(fault).__name__)
 
 
 def _refusal(error: Mapping[str, Any]) -> JetStreamFault:

@@ -1,6 +1,6 @@
 """Transfer of a batch's rows from the tasks to the driver, in compressed pieces.
 
-Records are repetitive, especially if each contains its schema, and a JVM that is both driver and executor must hold the
+Records are repetitive, especially if each contains its schema. A JVM that is both driver and executor must hold the
 whole output of two tasks at a time. The driver decompresses one piece at a time.
 """
 

@@ -581,9 +581,9 @@ def _reason(error: psycopg.Error) -> str:
     if state is None:
         # libpq's own messages name addresses, never passwords.
         return " ".join(str(error).split()).rstrip(".") or "the connection is lost"
-    said = error.diag.message_primary or ""
-    if state.startswith(("21", "22")) or not said:
+    described = error.diag.message_primary or ""
+    if state.startswith(("21", "22")) or not described:
         named = [f"{what} {name}" for what, name in (
             ("column", error.diag.column_name), ("table", error.diag.table_name)) if name]  # fmt: skip
-        said = " of ".join([type(error).__name__, *named])
-    return f"{said} (SQLSTATE {state})"
+        described = " of ".join([type(error).__name__, *named])
+    return f"{described} (SQLSTATE {state})"

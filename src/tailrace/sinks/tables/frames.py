@@ -21,9 +21,9 @@ def computed(rows: DataFrame, eager: bool = True) -> Iterator[DataFrame]:
         finally:
             kept.unpersist()
         return
-    # The plan of a batch holds bytes of the log, and Spark copies the plan into the tasks of every job that reads it,
-    # even if the rows are persisted: a MERGE of 190 MB of the log took half a JVM of 2 GB. A checkpoint cuts the plan.
-    # It keeps rows as objects. Storing them serialised (PySpark's MEMORY_AND_DISK) and reading them took 1.6 times as
+    # The plan of a batch holds bytes of the log. Spark copies the plan into the tasks of every job that reads it, even
+    # if the rows are persisted: a MERGE of 190 MB of the log took half a JVM of 2 GB. A checkpoint cuts the plan. It
+    # keeps rows as objects. Storing them serialised (PySpark's MEMORY_AND_DISK) and reading them took 1.6 times as
     # long.
     kept = rows.localCheckpoint(eager=eager)
     try:

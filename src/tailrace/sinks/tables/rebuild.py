@@ -264,9 +264,9 @@ def _demand_rebuilt(spark: SparkSession, place: str) -> None:
         raise SinkError(f"{place} was rebuilt, and has been written to since.", "Name another path.")
 
 
-def _is_rebuilt(said: dict[str, Any] | None, batch: int) -> bool:
+def _is_rebuilt(contents: dict[str, Any] | None, batch: int) -> bool:
     """Return True if a commit's metadata is that of a rebuild up to `batch`. A pipeline's commit also names its run."""
-    return said is not None and "run" not in said and said["batch"] == batch
+    return contents is not None and "run" not in contents and contents["batch"] == batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,14 +195,14 @@ class TablesSink(Sink):
         """Raise SinkError if a policy is `reread`, and the pipeline cannot ask for a snapshot."""
         has_columns = find(source.connector).load_captured_tables() is not None
         for name in self._rereading:
-            said = f"debezium.sink.tables.{name} = reread"
+            setting = f"debezium.sink.tables.{name} = reread"
             if not (source.traits.numbers_tables if name == "schema.recreated" else has_columns):
-                raise SinkError(f"{said} is not supported for the connector {source.connector}.", "Set it to stop.")
+                raise SinkError(f"{setting} is not supported for the connector {source.connector}.", "Set it to stop.")
             if len(source.get("database.names") or ()) > 1:
-                raise SinkError(f"{said} is not supported for several databases in one query.", "Set it to stop.")
+                raise SinkError(f"{setting} is not supported for several databases in one query.", "Set it to stop.")
             if not usable(source):
                 raise SinkError(
-                    f"{said} needs a channel for signals: the pipeline asks for snapshots by it.",
+                    f"{setting} needs a channel for signals: the pipeline asks for snapshots by it.",
                     "Name a table in debezium.source.signal.data.collection, or kafka or file in "
                     "debezium.source.signal.enabled.channels.",
                 )

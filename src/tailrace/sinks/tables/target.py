@@ -330,6 +330,6 @@ _COMMITS = 20
 
 def metadata(batch: int, snapshot: str, run: str = "", last: Mapping[str, Any] | None = None) -> str:
     """Return the metadata of a commit. `run` is the Target's id, `last` the state of Positions after the commit."""
-    said: dict[str, Any] = {"batch": batch, "snapshot": snapshot}
+    contents: dict[str, Any] = {"batch": batch, "snapshot": snapshot}
     more = {name: value for name, value in (("run", run), ("last", last)) if value}
-    return json.dumps({"tailrace": said | more})
+    return json.dumps({"tailrace": contents | more})

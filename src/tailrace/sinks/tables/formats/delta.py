@@ -34,8 +34,8 @@ _DELTA = "org.apache.spark.sql.delta"
 _MADE, _PARAMETERS = "org.apache.spark.sql.execution.LogicalRDD", 9
 _VIEW = "tailrace_replacing"
 _NEEDED, _UNWANTED = "delta.enableDeletionVectors", ("delta.enableChangeDataFeed", "delta.enableRowTracking")
-"""Properties that a table must have to replace rows, and must not have, because with them an update is recorded
-differently from a delete and an insert."""
+"""Properties that a table must have to replace rows, and properties that it must not have. With the latter, an update
+is recorded differently from a delete and an insert."""
 
 _SUBQUERY = {"spark.databricks.delta.delete.allowExistsSubquery": "true"}
 # An adaptive plan runs a job for each exchange.

@@ -41,8 +41,8 @@ class IcebergMerge:
             if clause.values is not None:
                 texts += clause.values.values()
                 kept |= self._columns.keys() - clause.values.keys()
-        said = " ".join(texts)
-        named = {name for name in self._columns if f"t.{quoted(name)}" in said or f"t.{name}" in said}
+        expressions = " ".join(texts)
+        named = {name for name in self._columns if f"t.{quoted(name)}" in expressions or f"t.{name}" in expressions}
         return {name: kind for name, kind in self._columns.items() if name in kept | named}
 
     def begin(self, stored: DataFrame, deleted: DataFrame | None) -> None:
