@@ -117,6 +117,8 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         self._is_folded = False
         self._has_gtids: bool | None = None
         self._captured_count: int | None = None
+        # the warnings about tables that were logged: a server that is back says nothing new
+        self._told: set[str] = set()
         # the lists before they were edited, and the tables that the edit has added
         self._edited: tuple[str, tuple[Name, ...]] | None = None
         self.incremental = self._incremental()
@@ -224,7 +226,9 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
             found += [*unlogged(session, sorted({database for database, _ in captured}))]
             found += [*coverage.images(of), *coverage.findings(session, there, captured)]
         for one in demanded(found):
-            log.warning("%s %s", one.text, one.remedy)
+            if one.text not in self._told:
+                self._told.add(one.text)
+                log.warning("%s %s", one.text, one.remedy)
         self._captured_count = sum(self._tables.includes(*one.id) for one in there)
         guard_number(self._config, self._captured_count)
         self._is_prepared = True
