@@ -28,6 +28,7 @@ DECODED = "a text of a latin1 column is decoded as such"
 EARLY = "a DATETIME before 1582 is the same in the snapshot and in the stream"
 SYNONYM = "a type means the same under each of its names"
 TODAY = "CURRENT_DATE is that of the run"
+POSITION = "the records of a blocking snapshot have its position"
 
 Rule = Callable[[Case, Place, object, object], str | None]
 
@@ -120,8 +121,15 @@ def _updated(case: Case, place: Place, wanted: object, got: object) -> str | Non
     return UPDATED if case.path.name == "defaults" and (str(wanted), str(got)) == ("true", "false") else None
 
 
+def _position(case: Case, place: Place, wanted: object, got: object) -> str | None:
+    if case.path.name != "blocking_snapshot_records":
+        return None
+    places = [re.fullmatch(r"<pos \d+>", _text(leaf) or str(leaf)) for leaf in (wanted, got)]
+    return POSITION if all(places) else None
+
+
 RULES: tuple[Rule, ...] = (
-    _label, _uuid, _year, _zero, _default, _float, _time, _decoded, _early, _row, _updated, _synonym, _today,
+    _label, _uuid, _year, _zero, _default, _float, _time, _decoded, _early, _row, _updated, _synonym, _today, _position,
 )  # fmt: skip
 
 

@@ -86,8 +86,12 @@ class Engine:
         self._last = time.monotonic()
         self.java: Sequence[str] = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
         """The virtual machine's options: those of a short life, unless the caller sets others before a start."""
+        self.configure(options)
+
+    def configure(self, options: Mapping[str, str]) -> None:
+        """Set the options from the next start on."""
         lines = "".join(f"{_escaped(name, True)}={_escaped(value, False)}\n" for name, value in options.items())
-        (folder / "connector.properties").write_text(lines, encoding="ascii")
+        (self._folder / "connector.properties").write_text(lines, encoding="ascii")
 
     @property
     def records(self) -> Path:

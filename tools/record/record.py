@@ -21,15 +21,18 @@ def main() -> int:
     # Python puts the script's own directory there; the repository's packages must be found, too.
     sys.path[:0] = [str(ROOT), str(ROOT / "src")]
     import psycopg
+    import pymysql
     import pytds
 
     from tailrace.demo.embedded import Server
     from tests.fix_postgres import describe, system_binaries
-    from tests.golden import tds_runner
+    from tests.golden import mysql_runner, tds_runner
     from tests.golden.case import load
     from tests.golden.runner import SERVER
+    from tests.servers.mysql import MySqlServer
     from tools.record.engine import Failed, full
     from tools.record.recording import explain, record
+    from tools.record.recording_mysql import record as record_mysql
     from tools.record.recording_sqlserver import record as record_sqlserver
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -43,6 +46,7 @@ def main() -> int:
     failures = 0
     with ExitStack() as stack:
         postgres = sqlserver = None
+        mysql: dict[str, MySqlServer] = {}
         for path in given.cases:
             started = time.monotonic()
             case = load(path)
@@ -51,6 +55,10 @@ def main() -> int:
                     if case.database == "sqlserver":
                         sqlserver = sqlserver or stack.enter_context(tds_runner.server())
                         count = record_sqlserver(case, sqlserver, full(given.version), given.limit, Path(folder))
+                    elif case.database in mysql_runner.VERSIONS:
+                        if case.database not in mysql:
+                            mysql[case.database] = stack.enter_context(mysql_runner.server(case.database))
+                        count = record_mysql(case, mysql[case.database], full(given.version), given.limit, Path(folder))
                     else:
                         if postgres is None:
                             running = stack.enter_context(Server(given.binaries or system_binaries(), SERVER))
@@ -59,7 +67,7 @@ def main() -> int:
                             case, postgres, full(given.version), given.limit, Path(folder), only_counters=given.counters
                         )
                     print(f"{case.name}: {count} records ({time.monotonic() - started:.1f} s)", flush=True)
-                except (Failed, psycopg.Error, pytds.Error) as error:
+                except (Failed, psycopg.Error, pymysql.Error, pytds.Error) as error:
                     failures += 1
                     print(f"{case.name}: not recorded: {explain(error)}", flush=True)
                 if given.keep:

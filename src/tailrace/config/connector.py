@@ -134,7 +134,8 @@ NAMES = (
     Option("topic.delimiter", Kind.TEXT, "Separator between the parts of a topic's name.", "."),
     Option(
         "topic.naming.strategy", Kind.TEXT,
-        "Naming of topics: by schema and table, by table alone (Default…), or by an expression (…Regex…).",
+        "Naming of topics: by schema and table, by table alone (Default…), with _uXXXX for characters that topics "
+        "cannot have (…Unicode…), or by an expression (…Regex…).",
         "io.debezium.schema.SchemaTopicNamingStrategy", choices=tuple(STRATEGIES),
     ),
     Option("topic.regex", Kind.TEXT, "Java expression over a topic's whole name, for the strategies by expression."),

@@ -16,6 +16,8 @@ from tailrace.config.expressions import compile_groups
 STRATEGIES = {
     "io.debezium.schema.SchemaTopicNamingStrategy": (True, False),
     "io.debezium.schema.DefaultTopicNamingStrategy": (False, False),
+    "io.debezium.schema.SchemaUnicodeTopicNamingStrategy": (True, False),
+    "io.debezium.schema.DefaultUnicodeTopicNamingStrategy": (False, False),
     "io.debezium.schema.SchemaRegexTopicNamingStrategy": (True, True),
     "io.debezium.schema.DefaultRegexTopicNamingStrategy": (False, True),
 }
@@ -63,6 +65,8 @@ def substituted(expression: re.Pattern[str], replacement: str, text: str) -> str
 class TopicNaming:
     """The naming of tables' topics. `by_schema`: the name has schema and table, else only the table.
 
+    `unicode`: characters that topics cannot have, and underscores, become `_uXXXX`, so that names stay distinct.
+
     `expression`, if present, replaces the whole name by `replacement`. Then `key_field`, unless empty, is a field of
     every key with the original name; `key_expression` and `key_replacement` shorten it.
     """
@@ -73,13 +77,15 @@ class TopicNaming:
     key_field: str = ""
     key_expression: re.Pattern[str] | None = None
     key_replacement: str = ""
+    unicode: bool = False
 
     @classmethod
     def from_options(cls, values: Mapping[str, Any]) -> TopicNaming:
         """Read typed options; by default topics are named by schema and table."""
-        by_schema, by_expression = STRATEGIES.get(values.get("topic.naming.strategy") or "", (True, False))
+        strategy = values.get("topic.naming.strategy") or ""
+        by_schema, by_expression = STRATEGIES.get(strategy, (True, False))
         if not by_expression:
-            return cls(by_schema)
+            return cls(by_schema, unicode="Unicode" in strategy)
         shortened = values["topic.key.field.regex"]
         return cls(
             by_schema,

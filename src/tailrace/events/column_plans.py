@@ -148,6 +148,10 @@ def _plan(index: int, column: Column, known: Conversion, settings: EventSettings
 # --- plans under the options about columns ----------------------------------------------------------------------------
 
 
+TYPE = "__debezium.source.column.type"
+"""The schema parameter with the name of a column's type."""
+
+
 class DeclaredTypes(Protocol):
     """A column's type as the server's JDBC driver reports it, which Debezium follows. A module may implement this."""
 
@@ -160,7 +164,7 @@ class DeclaredTypes(Protocol):
         ...
 
     def parameters(self, column: Column, settings: EventSettings) -> tuple[tuple[str, str], ...]:
-        """Return the schema parameters that name the column's type."""
+        """Return the schema parameters that name the column's type; TYPE is one of them."""
         ...
 
 
@@ -184,9 +188,9 @@ def shaped(
     """Return the plan with the first option for the column applied: a cut, a mask, a hash, or its type in schemas."""
     found = settings.shaping.treatment(table.id, column.name)
     if found is None:
-        if not settings.shaping.annotates(table.id, column):
-            return plan
-        return _with_parameters(plan, declared.parameters(column, settings))
+        parameters = declared.parameters(column, settings)
+        is_annotated = settings.shaping.annotates(table.id, column.name, dict(parameters)[TYPE])
+        return _with_parameters(plan, parameters) if is_annotated else plan
     length = declared.length(column)
     if found.kind == "truncate":
         if length <= found.length:

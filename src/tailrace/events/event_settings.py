@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tailrace.columns import Column, TableId, TableSchema
+from tailrace.columns import TableId, TableSchema
 from tailrace.columns.blocks import LAST
 from tailrace.columns.row import COLUMNS, row_schema
 from tailrace.columns.typed import TypedRows, typed_schema
@@ -77,13 +77,12 @@ class ColumnShaping:
         name = f"{table}.{column}"
         return next((found for found in self.treatments if _matches(found.columns, name)), None)
 
-    def annotates(self, table: TableId, column: Column) -> bool:
-        """Return True if the column's schema names its type in the source."""
-        if _matches(self.annotated_columns, f"{table}.{column.name}"):
+    def annotates(self, table: TableId, column: str, type_name: str) -> bool:
+        """Return True if the column's schema names its type in the source, as options for columns or types ask."""
+        if _matches(self.annotated_columns, f"{table}.{column}"):
             return True
         return bool(self.annotated_types) and any(
-            _matches(self.annotated_types, f"{prefix}{table}.{column.type_name}")
-            for prefix in ("", f"{table.database}.")
+            _matches(self.annotated_types, f"{prefix}{table}.{type_name}") for prefix in ("", f"{table.database}.")
         )
 
     def keyed(self, table: TableSchema) -> TableSchema:

@@ -13,6 +13,7 @@ from tailrace.records.transform import routed
 
 _Part = TypeVar("_Part")
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
+_ILLEGAL_OR_UNDERSCORE = re.compile(r"[^a-zA-Z0-9.-]")
 
 
 def topic(settings: EventSettings, table: TableId) -> str:
@@ -58,7 +59,8 @@ def by_topic(
 
 def own_topic(settings: EventSettings, table: TableId) -> str:
     """Return a table's topic before any transform; schemas are named after it."""
-    name = _legal(_physical(settings, table))
+    physical = _physical(settings, table)
+    name = _escaped(physical) if settings.naming.unicode else _legal(physical)
     made = settings.naming.routed(name)
     return name if made is None else made
 
@@ -68,6 +70,13 @@ def _legal(topic: str) -> str:
     return _ILLEGAL.sub(lambda found: "_" if found[0] <= "\uffff" else "__", topic)
 
 
+def _escaped(topic: str) -> str:
+    """Return the name of a topic with `_uXXXX` for each illegal UTF-16 unit and each underscore."""
+    return _ILLEGAL_OR_UNDERSCORE.sub(
+        lambda found: "".join(f"_u{unit:04x}" for unit in memoryview(found[0].encode("utf-16-le")).cast("H")), topic
+    )
+
+
 def table_field(settings: EventSettings, table: TableId) -> tuple[str, str] | None:
     """Return the key field that names a record's table, and its value; None if keys have none."""
     naming = settings.naming
@@ -75,12 +84,14 @@ def table_field(settings: EventSettings, table: TableId) -> tuple[str, str] | No
 
 
 def _physical(settings: EventSettings, table: TableId) -> str:
-    # Debezium's connectors that read several databases have the database in their names since 2, except in the names to
-    # which the strategy by schema and expression applies.
-    by_schema = settings.naming.by_schema
-    named = settings.several_databases and settings.generation >= (2,)
-    database = () if not named or (by_schema and settings.naming.expression is not None) else (table.database,)
-    schema = (table.schema,) if by_schema else ()
+    # Debezium's connectors that read several databases have the database in their names since 2, except in those of the
+    # strategies by schema that have an expression, or escape characters.
+    naming = settings.naming
+    has_database = settings.several_databases and settings.generation >= (2,)
+    if naming.by_schema and (naming.expression is not None or naming.unicode):
+        has_database = False
+    database = (table.database,) if has_database else ()
+    schema = (table.schema,) if naming.by_schema else ()
     return settings.delimiter.join((settings.logical_name, *database, *schema, table.table))
 
 

@@ -226,16 +226,19 @@ class Notifications:
         named = {"data_collections": ",".join(map(str, gone))} if gone else {}
         return self.of(snapshot.id, "ABORTED", **named)
 
-    def progress(self, snapshot: IncrementalSnapshot) -> Notification:
-        """Return IN_PROGRESS: the table being read, the last key and the maximum key."""
-        cursor = snapshot.cursor
+    def progress(self, snapshot: IncrementalSnapshot, shown: tuple[Key, Key] | None = None) -> Notification:
+        """Return IN_PROGRESS: the table being read, the last key and the maximum key.
+
+        `shown` are the two keys in another form than the cursor's.
+        """
+        last, maximum = shown or (snapshot.cursor.last, snapshot.cursor.maximum)
         return self.of(
             snapshot.id,
             "IN_PROGRESS",
             data_collections=_names(snapshot),
             current_collection_in_progress=str(snapshot.current),
-            maximum_key=_shown(cursor.maximum),
-            last_processed_key=_shown(cursor.last),
+            maximum_key=_shown(maximum),
+            last_processed_key=_shown(last),
         )
 
     def scanned(self, snapshot: IncrementalSnapshot, status: str) -> Notification:

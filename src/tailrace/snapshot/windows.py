@@ -30,6 +30,7 @@ from tailrace.snapshot.incremental import (
     Collection,
     Cursor,
     IncrementalSnapshot,
+    Key,
     Notification,
     Notifications,
     UnusableTable,
@@ -72,13 +73,15 @@ class FoundChunks(Generic[Chunk]):
     """The next chunks of a table, none at its end, and the cursor after them.
 
     `count` is their number in chunks of the configured size. `estimate` is the approximate number of rows of the table,
-    given with its first chunks; None if unknown.
+    given with its first chunks; None if unknown. `shown` are the cursor's last and greatest key as notifications show
+    them; None: as they are in the cursor.
     """
 
     chunks: Sequence[Chunk]
     cursor: Cursor
     count: int = 0
     estimate: int | None = None
+    shown: tuple[Key, Key] | None = None
 
 
 @dataclass(slots=True)
@@ -462,7 +465,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
                 self._estimates[str(left.current)] = found.estimate
             left = left.moved(found.cursor)
             if found.chunks:
-                notes.append(self._notifications.progress(left))
+                notes.append(self._notifications.progress(left, found.shown))
                 chunks += found.chunks
                 used += found.count
                 continue

@@ -36,7 +36,7 @@ def test_the_statements_of_a_routine_are_its_own() -> None:
         "create definer=`r`@`%` trigger t before insert on x for each row begin drop table y; alter table z add q int; "
     )
     sql += "end"
-    assert parse(sql, "d", READING) == [(OtherStatement("CREATE DEFINER"), sql)]
+    assert parse(sql, "d", READING) == [(OtherStatement(), sql)]
 
 
 def test_quotes_are_those_of_the_session() -> None:

@@ -227,16 +227,23 @@ def test_records_tell_what_each_statement_changes() -> None:
     found = definitions()
     tell = lambda sql: records(found.statement(statement(sql), at(5)))  # noqa: E731
     assert tell("rename table t to a, a to b.c") == [
-        ("RENAME TABLE t to a", "d", [("d", "a"), ("b", "c")], [("ALTER", "a")]),
-        ("RENAME TABLE a to b.c", "b", [("d", "a"), ("b", "c")], [("ALTER", "c")]),
+        ("rename table t to a", "d", [("d", "a")], []),
+        ("rename table a to b.c", "b", [("b", "c")], [("ALTER", "c")]),
     ]
     assert tell("drop table if exists x, b.c") == [
-        ("DROP TABLE IF EXISTS `d`.`x`", "d", [("d", "x"), ("b", "c")], [("DROP", "x")]),
-        ("DROP TABLE IF EXISTS `b`.`c`", "b", [("d", "x"), ("b", "c")], [("DROP", "c")]),
+        ("DROP TABLE IF EXISTS `d`.`x`", "d", [("d", "x")], [("DROP", "x")]),
+        ("DROP TABLE IF EXISTS `b`.`c`", "b", [("b", "c")], [("DROP", "c")]),
     ]
     assert tell("create database e") == [("create database e", "e", None, [])]
     assert tell("create index i on t (v)") == [("create index i on t (v)", "d", [], [])]
     assert tell("create view v as select 1") == tell("grant select on *.* to x") == tell("analyze table t") == []
+    event = "create definer=`r`@`%` event e on schedule every 1 day do set @x = 1"
+    for sql in (event, "alter event e disable", "drop event e", "flush privileges", "rename user a to b"):
+        assert tell(sql) == [(sql, "d", [], [])]
+    assert tell("create procedure p() select event from e") == tell("flush relay logs") == []
+    assert (
+        tell('create table q (v varchar(9) default "it\'s")')[0][0] == "create table q (v varchar(9) default 'it''s')"
+    )
     assert tell("create temporary table x (a int)") == tell("drop temporary table x") == []
 
 

@@ -168,7 +168,7 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         if snapshot is None:
             return self._definitions(until) if since.is_initial else []
         is_first = before is None or before.point != snapshot.point
-        tasks = [] if not is_first or until.progress.reading else self._definitions(until)
+        tasks = self._definitions(until) if is_first else []
         first = 0 if is_first or before is None else before.done
         if first >= snapshot.done:
             return tasks
@@ -176,14 +176,16 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         return tasks + self._chunks.tasks(snapshot, first, 3 * self._parallelism, until.schemas)
 
     def _definitions(self, until: BinlogOffset) -> list[Task]:
-        """Return the task with records of all definitions for the start of a snapshot or of the log, if wanted."""
+        """Return the task with the records of definitions for the start of a snapshot or of the log, if wanted."""
         settings = self._settings
         if not self._config["include.schema.changes"] or settings.typed is not None or settings.copies:
             return []
         at, now_us = until.log, self._runtime.time_ns() // 1000
         context = ChangeContext(at.file, at.end, "", 0, now_us, at.text(), 0)
-        records = ((record, replace(context, ordinal=number)) for number, record in enumerate(self._chunks.records()))
-        ends = until.snapshot is None or not len(until.snapshot.plan)
+        blocking = {(one.schema, one.table) for one in until.progress.reading}
+        found = self._chunks.records(blocking)
+        records = ((record, replace(context, ordinal=number)) for number, record in enumerate(found))
+        ends = not blocking and (until.snapshot is None or not len(until.snapshot.plan))
         return [SchemaChangesTask(tuple(records), settings, snapshot=True, ends=ends)]
 
     def close(self) -> None:

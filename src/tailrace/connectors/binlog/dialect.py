@@ -20,6 +20,7 @@ class Dialect:
       `require`, `authority` (the server's certificate is checked), `name` (also the host's name in it). `tls_default`
       is the default value.
     - `has_json`: JSON is a type, and not text with a check.
+    - `has_single_quotes`: Debezium records statements with their texts in single quotes.
     - `statement_timeout`: a session's limit for statements, with the number of its units in a millisecond.
     - `log_right`: the privilege for SHOW MASTER STATUS, as GRANT names it.
     - `executed`: an expression for the ids of all transactions that the log has had.
@@ -33,6 +34,7 @@ class Dialect:
     tls_modes: Mapping[str, str]
     tls_default: str
     has_json: bool
+    has_single_quotes: bool
     statement_timeout: tuple[str, float]
     log_right: str
     executed: str
@@ -52,6 +54,7 @@ MYSQL = Dialect(
     },
     tls_default="preferred",
     has_json=True,
+    has_single_quotes=True,
     statement_timeout=("max_execution_time", 1.0),
     log_right="REPLICATION CLIENT",
     executed="@@global.gtid_executed",
@@ -68,6 +71,7 @@ MARIADB = Dialect(
     },
     tls_default="disable",
     has_json=False,
+    has_single_quotes=False,
     statement_timeout=("max_statement_time", 0.001),
     log_right="BINLOG MONITOR",
     executed="@@global.gtid_binlog_pos",

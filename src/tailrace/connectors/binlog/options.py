@@ -39,12 +39,15 @@ def _identity(dialect: Dialect) -> tuple[Option, ...]:
             (
                 Option(
                     "topic.naming.strategy", Kind.TEXT,
-                    "Naming of topics: by database and table, or by an expression (…Regex…).",
+                    "Naming of topics: by database and table, by table alone (Schema…), with _uXXXX for characters "
+                    "that topics cannot have (…Unicode…), or by an expression (…Regex…).",
                     "io.debezium.schema.DefaultTopicNamingStrategy",
                     choices=("io.debezium.schema.DefaultTopicNamingStrategy",
                              "io.debezium.schema.DefaultRegexTopicNamingStrategy",
+                             "io.debezium.schema.DefaultUnicodeTopicNamingStrategy",
                              "io.debezium.schema.SchemaTopicNamingStrategy",
-                             "io.debezium.schema.SchemaRegexTopicNamingStrategy"),
+                             "io.debezium.schema.SchemaRegexTopicNamingStrategy",
+                             "io.debezium.schema.SchemaUnicodeTopicNamingStrategy"),
                 ),
             ),
         ),
@@ -330,9 +333,10 @@ def _settle(draft: ConfigDraft) -> None:
     # the lists of databases select by the first part of a table's name
     for end in ("include.list", "exclude.list"):
         values[f"schema.{end}"] = values[f"database.{end}"]
-    # both spellings of the strategy put the database into the topic's name
-    strategy = values["topic.naming.strategy"]
-    values["topic.naming.strategy"] = strategy.replace(".Default", ".Schema")
+    # a database takes the place of a schema: Debezium's Default… has it in the topic's name, Schema… has not
+    package, _, strategy = values["topic.naming.strategy"].rpartition(".")
+    kind, other = ("Default", "Schema") if strategy.startswith("Default") else ("Schema", "Default")
+    values["topic.naming.strategy"] = f"{package}.{other}{strategy.removeprefix(kind)}"
     if values["capture.start.offset"] and values["snapshot.mode"] != "no_data":
         draft.faults.append("capture.start.offset needs snapshot.mode=no_data, since a snapshot has a place of its own")
     faults = list(converter_faults(values))

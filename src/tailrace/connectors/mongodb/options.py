@@ -38,12 +38,15 @@ IDENTITY = (
     ),
     Option(
         "topic.naming.strategy", Kind.TEXT,
-        "Naming of topics: by database and collection, or by an expression over that name (…Regex…).",
+        "Naming of topics: by database and collection, with _uXXXX for characters that topics cannot have (…Unicode…), "
+        "or by an expression over that name (…Regex…).",
         "io.debezium.schema.DefaultTopicNamingStrategy",
-        choices=tuple(f"io.debezium.schema.{name}TopicNamingStrategy" for name in ("Default", "DefaultRegex")),
+        choices=tuple(
+            f"io.debezium.schema.{name}TopicNamingStrategy" for name in ("Default", "DefaultRegex", "DefaultUnicode")
+        ),
         refused=tuple(
             (f"io.debezium.schema.{name}topicnamingstrategy", "all collections would share one topic")
-            for name in ("schema", "schemaregex")
+            for name in ("schema", "schemaregex", "schemaunicode")
         ),
     ),
     Option("tasks.max", Kind.INTEGER, "Number of Kafka Connect tasks.", 1, check=at_least(1), notice=_ONE_LOG),

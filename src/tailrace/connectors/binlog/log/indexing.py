@@ -551,9 +551,11 @@ class Indexer:
         if self._open is not None and self._open.has_rows:
             raise self._unfinished()
         self._open = self._transaction(found, header)
-        # in MariaDB the id event replaces BEGIN
+        # in MariaDB the id event replaces BEGIN; as in Debezium, statements without an end have a record of it, too
         if self._is_mariadb and not found.is_alone:
             self._started(-1)
+        elif self._is_mariadb:
+            self._tell(BEGIN)
         self._open.is_xa = found.is_xa
 
     def _transaction(self, found: Gtid, header: _Header) -> _Transaction:
@@ -610,15 +612,19 @@ class Indexer:
         assert one is not None
         if not one.begun:
             one.begun, one.begin, one.thread = True, self._shown, thread
-            if self._numbering is not None:
-                self._add(one, _Event(b"", 0, 0, -1, BOUNDARY, BEGIN, self._shown))
+            self._tell(BEGIN)
+
+    def _tell(self, what: int) -> None:
+        """Add the record of the open transaction's begin or end, if such records are wanted."""
+        if self._numbering is not None and self._open is not None:
+            self._add(self._open, _Event(b"", 0, 0, -1, BOUNDARY, what, self._shown))
 
     def _end(self, seconds: int) -> None:
         one = self._open
         if one is None:
             raise DecodeError(f"A transaction of {self._file} ends at {self._shown} and has no beginning.")
-        if self._numbering is not None and one.begun:
-            self._add(one, _Event(b"", 0, 0, -1, BOUNDARY, END, self._shown))
+        if one.begun:
+            self._tell(END)
         self._finish(one)
 
     def _finish(self, one: _Transaction) -> None:

@@ -4,7 +4,7 @@ Planner and worker."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +85,17 @@ def snapshot_records(
             one = tables[name]
             found.append(record(one.text, database, [name], [TableChange("CREATE", name, one.table)]))
     return found
+
+
+def blocking_records(tables: Mapping[Name, Created]) -> list[bytes]:
+    """Return the records of the tables of a blocking snapshot, in the order in which Debezium sends them."""
+    names = sorted(tables)
+    dropped = [record(f"DROP TABLE IF EXISTS {quoted(*name)}", name[0], [name], [TableChange("DROP", name, None)])
+               for name in names]  # fmt: skip
+    created = [
+        record(tables[name].text, name[0], [name], [TableChange("CREATE", name, tables[name].table)]) for name in names
+    ]
+    return dropped + created
 
 
 def _single(

@@ -13,7 +13,7 @@ from tailrace.connectors.binlog.dialect import Dialect
 from tailrace.connectors.binlog.schema.ddl.evolution import resolved_table
 from tailrace.connectors.binlog.schema.ddl.parser import parse
 from tailrace.connectors.binlog.schema.ddl.statements import CreateTable
-from tailrace.connectors.binlog.schema.ddl.tokens import SqlSettings, Unparsable
+from tailrace.connectors.binlog.schema.ddl.tokens import SqlSettings, Unparsable, tokens
 from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
 from tailrace.connectors.binlog.schema.tables import schema_of
 from tailrace.connectors.binlog.server.connection import rows
@@ -51,7 +51,10 @@ class DatabaseCharset(NamedTuple):
 
 
 class Created(NamedTuple):
-    """A table's definition, and the text of SHOW CREATE TABLE."""
+    """A table's definition, and the text of SHOW CREATE TABLE up to its last word.
+
+    The text lacks the end of a comment that the server executes, as in Debezium's records.
+    """
 
     table: TableDefinition
     text: str
@@ -104,8 +107,13 @@ def created(session: Connection[Any], names: Iterable[Name], dialect: Dialect) -
         text = _shown(session, name)
         if text is not None:
             shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-            found[name] = Created(definition(text, name, dialect), shown)
+            found[name] = Created(definition(text, name, dialect), _ended(shown, dialect))
     return found
+
+
+def _ended(text: str, dialect: Dialect) -> str:
+    """Return a statement up to its last word or symbol."""
+    return text[: tokens(text, SqlSettings(mariadb=dialect.name == "mariadb"))[-2].end]
 
 
 def _shown(session: Connection[Any], name: Name) -> str | None:

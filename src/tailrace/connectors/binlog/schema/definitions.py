@@ -45,7 +45,7 @@ from tailrace.connectors.binlog.schema.ddl.statements import (
     RenameTables,
     TruncateTable,
 )
-from tailrace.connectors.binlog.schema.ddl.tokens import NAME, WORD, SqlSettings, Unparsable, tokens
+from tailrace.connectors.binlog.schema.ddl.tokens import NAME, WORD, SqlSettings, Unparsable, single_quoted, tokens
 from tailrace.connectors.binlog.schema.definition import NOTHING, UNKNOWN, Name, TableDefinition
 from tailrace.connectors.binlog.schema.fit import described, misfit
 from tailrace.connectors.binlog.schema.statement import (
@@ -399,7 +399,8 @@ class Definitions:
         truncated: list[int] = []
         changes: list[bytes] = []
         names = _names_of(parsed)
-        for one, text in parsed:
+        for one, source in parsed:
+            text = single_quoted(source, reading) if self.dialect.has_single_quotes else source
             try:
                 found = self._followed(one, text, statement.database, status, at, names)
             except Unparsable as fault:
@@ -422,21 +423,24 @@ class Definitions:
         if isinstance(one, DatabaseChange):
             return replace(self._database(one, text, status, at), truncated=truncated)
         if isinstance(one, OtherStatement):
-            return self._recorded(text, database, (), []) if one.words.startswith("FLUSH TABLES") else NO_OUTCOME
+            return self._recorded(text, database, (), []) if one.is_recorded else NO_OUTCOME
         made = follow[type(one)](one, at) if not isinstance(one, AlterTable) else self._alter(one, at, status)
         if made is None:
             # no known definition changes
             return self._recorded(text, _place_of(one, database), (), [])
         if isinstance(one, DropTables):
-            outcomes = [
-                self._recorded(_drop_text(one, change.name), change.name[0], names, [change]) for change in made
-            ]
+            outcomes = [self._step(_drop_text(one, change.name), change, names) for change in made]
         elif isinstance(one, RenameTables):
             steps = zip(made, _rename_texts(text), strict=False)
-            outcomes = [self._recorded(step, change.name[0], names, [change]) for change, step in steps]
+            outcomes = [self._step(step, change, names) for change, step in steps]
         else:
             outcomes = [self._recorded(text, made[0].name[0], names, made)] if made else []
         return StatementEffects(truncated, [bytes_ for outcome in outcomes for bytes_ in outcome.changes])
+
+    def _step(self, text: str, change: TableChange, names: Iterable[Name]) -> StatementEffects:
+        """Return the record of one of several tables of a statement; it lists those of the table's database."""
+        database = change.name[0]
+        return self._recorded(text, database, tuple(name for name in names if name[0] == database), [change])
 
     def _emptied(self, one: Parsed) -> list[int]:
         """Return the versions of the captured tables that a statement drops or creates again, so that copies are
@@ -579,14 +583,13 @@ class Definitions:
     def _rename(self, one: RenameTables, at: Place) -> list[TableChange]:
         pairs = [(self._name(old), self._name(new)) for old, new in one.pairs]
         tables = dict(self.now.tables)
-        made = []
         for old, new in pairs:
             table = tables.pop(old, None)
             if table is not None:
                 tables[new] = table.renamed(new)
-            made.append(TableChange("ALTER", new, tables.get(new)))
         self._change(at, self._moved(self.now, pairs, at))
-        return made
+        # as in Debezium: a name that a later step takes away shows no table
+        return [TableChange("ALTER", new, tables.get(new)) for _, new in pairs]
 
     def _moved(self, state: State, pairs: Sequence[tuple[Name, Name]], at: Place) -> State:
         """Return the state after tables were renamed, one after another."""
@@ -837,12 +840,14 @@ def _drop_text(one: DropTables, name: Name) -> str:
 
 
 def _rename_texts(text: str) -> list[str]:
-    """Return the text of each step of RENAME TABLE."""
+    """Return the text of each step of RENAME TABLE, with the words before the first one."""
     found = tokens(text, SqlSettings())
-    steps, begin = [], found[2].start
-    for token, following in itertools.pairwise(found[2:]):
+    first = 4 if found[2].text == "IF" else 2
+    steps, begin = [], found[first].start
+    words = text[found[0].start : begin]
+    for token, following in itertools.pairwise(found[first:]):
         if token.text == "," or following.kind == "end":
             end = token.start if token.text == "," else token.end
-            steps.append(f"RENAME TABLE {text[begin:end].strip()}")
+            steps.append(words + text[begin:end].strip())
             begin = token.end
     return steps

@@ -8,14 +8,14 @@ checks that the table was not altered.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.binlog.log.identity import identify
 from tailrace.connectors.binlog.log.position import BinlogPosition
-from tailrace.connectors.binlog.log.schema_changes import snapshot_records
+from tailrace.connectors.binlog.log.schema_changes import blocking_records, snapshot_records
 from tailrace.connectors.binlog.log.statements import LogEnd
 from tailrace.connectors.binlog.schema import catalog, first_definitions
 from tailrace.connectors.binlog.schema.catalog import Created
@@ -418,16 +418,15 @@ class TableSnapshots:
         columns = select_list(self._shown(name).columns, exact=self._exact)
         return f"select {columns} from {self._source(name)}"
 
-    def records(self) -> list[bytes]:
-        """Return the records of all definitions, for the topic of schema changes."""
+    def records(self, only: Collection[Name] = ()) -> list[bytes]:
+        """Return the records of all definitions, or of a blocking snapshot's tables, for the topic of schema
+        changes."""
         control = self._connect()
         try:
-            return told_records(
-                control,
-                self._config,
-                self._filter,
-                self._created or first_definitions.read_tables(control, self._config, self._filter)[0],
-            )
+            created = self._created or first_definitions.read_tables(control, self._config, self._filter)[0]
+            if only:
+                return blocking_records({name: one for name, one in created.items() if name in only})
+            return told_records(control, self._config, self._filter, created)
         finally:
             control.close()
 

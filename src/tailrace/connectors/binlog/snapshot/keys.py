@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrace.columns.table import Column, TableSchema
+from tailrace.connectors.binlog.log.charsets import text_of
+from tailrace.errors import DecodeError
 
 Key = tuple[str, ...]
 """The texts of a key's columns, or of its first columns only, which stand for all rows with these values."""
@@ -97,6 +99,15 @@ class KeyColumn:
         used."""
         # comparisons of labels are of texts, and literals of years with one or two digits are converted
         return f"({quoted(self.name)} + 0)" if self.type in _PLACES else quoted(self.name)
+
+    def shown(self, text: str) -> str:
+        """Return a key's text as notifications show it."""
+        if self.type not in _TEXTS:
+            return text
+        try:
+            return text_of(bytes.fromhex(text), self.charset or "utf8mb4").decode()
+        except DecodeError:
+            return text
 
     def written(self, text: str) -> str:
         """Return a key's text as a literal. Raises ValueError for a text that the column cannot have."""

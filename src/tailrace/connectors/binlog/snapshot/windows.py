@@ -456,7 +456,9 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         except ValueError:
             raise UnusableTable("UNKNOWN_SCHEMA") from None
         number = cursor.rows + len(read.keys)
-        return FoundChunks([read], Cursor(end, cursor.maximum, number), count, estimate)
+        last, maximum = ([one.shown(text) for one, text in zip(columns, key, strict=True)]
+                         for key in (end, cursor.maximum))  # fmt: skip
+        return FoundChunks([read], Cursor(end, cursor.maximum, number), count, estimate, (tuple(last), tuple(maximum)))
 
     def _described(self, session: Connection[Any], one: Collection) -> tuple[TableSchema, TableSchema]:
         """Return the current table, first with all columns, then with the columns that events need. Raises

@@ -108,6 +108,13 @@ def _has_body(whole: list[Token], second: Token) -> bool:
     return False
 
 
+_OBJECTS = frozenset({
+    "EVENT", "PROCEDURE", "FUNCTION", "TRIGGER", "VIEW", "USER", "ROLE", "SERVER", "PACKAGE", "SEQUENCE", "TABLESPACE",
+    "LOGFILE", "INSTANCE", "RESOURCE",
+})  # fmt: skip
+"""Words for what CREATE, ALTER and DROP concern besides tables, their indexes, and databases."""
+
+
 class _Parser:
     """Reads one statement, token by token."""
 
@@ -203,6 +210,11 @@ class _Parser:
     def _equals(self) -> None:
         self._symbol("=")
 
+    def _literal(self, token: Token) -> str:
+        """Return a text as a literal in single quotes."""
+        raw = token.raw.replace("'", "''") if self._sql[token.end - 1] == '"' else token.raw
+        return f"'{raw}'"
+
     # --- statements ---------------------------------------------------------------------------------------------------
 
     def statement(self) -> Parsed:
@@ -214,7 +226,12 @@ class _Parser:
         return self._other() if read is None else read()
 
     def _other(self) -> OtherStatement:
-        return OtherStatement(" ".join(token.text for token in self._tokens[:2] if token.kind == WORD))
+        words = [token.text for token in self._tokens if token.kind == WORD]
+        if words[:1] == ["FLUSH"]:
+            return OtherStatement(words[1:3] != ["RELAY", "LOGS"])
+        kind = next((word for word in words[1:] if word in _OBJECTS), "")
+        is_event = words[:1] in (["CREATE"], ["ALTER"], ["DROP"]) and kind == "EVENT"
+        return OtherStatement(is_event or words[:2] == ["RENAME", "USER"])
 
     def _create(self) -> Parsed:
         self._next()
@@ -723,7 +740,7 @@ class _Parser:
                 raise self._stuck("a label is expected")
             # the server strips blanks at the end
             labels.append(token.text.rstrip(" "))
-            literals.append(f"'{token.raw}'")
+            literals.append(self._literal(token))
             if not self._symbol(","):
                 break
         self._expect(")")
@@ -820,7 +837,7 @@ class _Parser:
         if token.text == "NULL":
             return Default("null", "NULL")
         if token.text in ("TRUE", "FALSE"):
-            return Default("word", token.text, "1" if token.text == "TRUE" else "0")
+            return Default("word", token.raw, "1" if token.text == "TRUE" else "0")
         if token.text in ("DATE", "TIME", "TIMESTAMP") and self._now.kind == TEXT:
             literal = self._next()
             return Default("text", literal.raw, literal.text)

@@ -89,9 +89,9 @@ class DatabaseChange:
 
 @dataclass(frozen=True, slots=True)
 class OtherStatement:
-    """A statement that changes no table; `words` are its first words."""
+    """A statement that changes no table. `is_recorded`: Debezium records it in the topic of schema changes."""
 
-    words: str
+    is_recorded: bool = False
 
 
 Parsed = (

@@ -95,6 +95,17 @@ def tokens(sql: str, reading: SqlSettings) -> list[Token]:
     return found
 
 
+def single_quoted(sql: str, reading: SqlSettings) -> str:
+    """Return a statement with its texts in single quotes, as Debezium's connector for MySQL records it."""
+    parts, at = [], 0
+    for token in tokens(sql, reading):
+        if token.kind == TEXT and sql[token.end - 1] == '"':
+            quoted = token.raw.replace("'", "''")
+            parts += [sql[at : token.end - len(token.raw) - 2], f"'{quoted}'"]
+            at = token.end
+    return "".join([*parts, sql[at:]])
+
+
 def _token(sql: str, at: int, reading: SqlSettings) -> Token:
     letter = sql[at]
     if letter == "`" or (letter == '"' and reading.ansi):

@@ -1,0 +1,45 @@
+create event ev on schedule every 1 day do set @x = 1;
+alter event ev disable;
+drop event if exists ev;
+flush tables;
+flush privileges;
+flush status;
+flush logs;
+
+flush table a;
+
+create procedure p1() select 1;
+alter procedure p1 comment 'x';
+drop procedure p1;
+create function f1() returns int deterministic return 4;
+alter function f1 comment 'x';
+drop function f1;
+create trigger tr after insert on a for each row set @x = new.id;
+drop trigger tr;
+create view v1 as select * from a;
+alter view v1 as select id from a;
+drop view v1;
+create user 'u1'@'%' identified by 'Secret_1234';
+alter user 'u1'@'%' identified by 'Secret_12345';
+rename user 'u1'@'%' to 'u2'@'%';
+grant select on *.* to 'u2'@'%';
+revoke all privileges, grant option from 'u2'@'%';
+create role r1;
+drop role r1;
+
+drop user 'u2'@'%';
+analyze table a;
+optimize table a;
+repair table a;
+create server s1 foreign data wrapper mysql options (host 'h', database 'd', user 'u');
+drop server s1;
+create temporary table t1 (id int);
+alter table t1 add x int;
+drop table t1;
+truncate table a;
+create index i1 on a (v);
+drop index i1 on a;
+create database d1;
+alter database d1 character set latin1;
+drop database d1;
+insert into a values (2, 2);

@@ -1,0 +1,10 @@
+create database d2;
+create table a (id int primary key, v varchar(10));
+create table b (id int primary key, v varchar(10));
+create table d2.c (id int primary key, v varchar(10));
+create table other (id int primary key, v varchar(10));
+create table signals (id varchar(42) primary key, type varchar(32) not null, data varchar(2048) null);
+insert into a values (1, 'one'), (2, 'two'), (3, 'three');
+insert into b values (1, 'x'), (2, 'y');
+insert into d2.c values (1, 'x'), (2, 'y');
+insert into other values (1, 'o');

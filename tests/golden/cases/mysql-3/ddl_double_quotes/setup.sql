@@ -1,0 +1,1 @@
+create table z (id int primary key);

@@ -1,0 +1,2 @@
+create table n (id int primary key, a decimal(10,3), b numeric(30,0), c bigint unsigned, d time(6), e datetime(6), f timestamp(6) null, g binary(4), h varbinary(10), i blob, j bit(9), k year, l date, m datetime(2), n time);
+insert into n values (1, -1.5, 123456789012345678901234567890, 18446744073709551615, '12:13:14.123456', '2024-02-03 04:05:06.789012', '2024-02-03 04:05:06.789012', 'ab', 0xfffe3f, 0xfbefbe, b'101010101', 2024, '2024-02-29', '2024-02-03 04:05:06.78', '-01:02:03');

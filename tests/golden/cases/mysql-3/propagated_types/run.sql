@@ -1,0 +1,10 @@
+insert into t1 values (2, 'secret2', 3, 4.5);
+update t1 set a = 'changed' where id = 2;
+update t1 set b = 7 where id = 2;
+insert into t2 values (2, 'another long text', 3);
+insert into other values (1);
+create table t3 (id int primary key, a varchar(20));
+insert into t3 values (1, 'x');
+alter table t1 add column d varchar(10) default 'dd';
+insert into t1 values (3, 's', 3, 4.5, 'e');
+delete from t1 where id = 1;

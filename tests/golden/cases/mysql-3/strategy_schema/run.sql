@@ -1,0 +1,1 @@
+insert into `ü-x.y` values (2, 2);
