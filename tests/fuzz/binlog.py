@@ -43,6 +43,9 @@ class Definitions:
     def keep(self) -> None:
         return
 
+    def fits(self, given: TableMap) -> bool:
+        return True
+
     def version(self, given: TableMap, at: Place) -> int:
         columns = []
         for place, kind in enumerate(given.types):

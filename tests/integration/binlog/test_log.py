@@ -51,6 +51,39 @@ def test_an_xa_transaction_comes_with_its_commit_also_over_a_restart(binlog_data
                 again.until(lambda: ids(again) == [1, 2, 5])
 
 
+@pytest.mark.parametrize("metadata", ["MINIMAL", "FULL"])
+def test_rows_of_decided_xa_transactions_are_not_read_again_by_later_definitions(
+    make_mysql: Make, metadata: str
+) -> None:
+    """Reading begins at a transaction that is still prepared, before one that was committed, and its table altered."""
+    database = make_mysql(MYSQL_8)
+    database.execute("create table held (id int primary key)", "create table t (id int primary key, gone int, v int)")
+    known = database.server.execute("select @@global.binlog_row_metadata")[0][0]
+    database.server.execute(f"set global binlog_row_metadata = '{metadata}'")
+    try:
+        with driven(database, snapshot_mode="no_data") as planner, database.connect() as one, database.connect() as two:
+            begun(planner)
+            for session, name, insert in (
+                (one, "a", "insert into held values (1)"), (two, "b", "insert into t values (1, 2, 3)"),
+            ):  # fmt: skip
+                with session.cursor() as cursor:
+                    for statement in (f"xa start '{name}'", insert, f"xa end '{name}'", f"xa prepare '{name}'"):
+                        cursor.execute(statement)
+            with two.cursor() as cursor:
+                cursor.execute("xa commit 'b'")
+            database.execute("alter table t drop column gone", "insert into t values (2, 4)")
+            planner.until(lambda: ids(planner) == [1, 2])
+            assert planner.offset["log"]["held"]
+            with driven(database, planner.offset, snapshot_mode="no_data") as again, one.cursor() as cursor:
+                cursor.execute("xa commit 'a'")
+                database.execute("insert into t values (3, 5)")
+                again.until(lambda: ids(again) == [3])
+                assert ids(again, "held") == [1]
+                assert changes(again)[0][2] == {"id": 3, "v": 5}
+    finally:
+        database.server.execute(f"set global binlog_row_metadata = '{known}'")
+
+
 def test_what_an_image_does_not_carry_is_unavailable(binlog_database: MySqlDatabase) -> None:
     binlog_database.execute("create table t (id int primary key, n int, note text)", "insert into t values (1, 1, 'a')")
     with driven(binlog_database, snapshot_mode="no_data") as planner:

@@ -39,6 +39,9 @@ class Tables:
     def keep(self) -> None:
         return
 
+    def fits(self, given: TableMap) -> bool:
+        return True
+
     def version(self, given: TableMap, at: Place) -> int:
         return 0
 

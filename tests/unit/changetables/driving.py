@@ -6,6 +6,7 @@ import json
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -54,7 +55,8 @@ class AnyForm:
         return (), ()
 
     def key(self, table: Any, settings: Any) -> tuple[Any, ...]:
-        return ()
+        # copies demand that each column of the key has a form
+        return tuple(SimpleNamespace(name=name, source_name=name) for name in table.key) if settings.blocks else ()
 
     def is_text(self, column: Any) -> bool:
         return True

@@ -78,6 +78,10 @@ class TableDefinitions(Protocol):
 
     def keep(self) -> None: ...
 
+    def fits(self, given: TableMap, /) -> bool:
+        """Return False for the map of a captured table that does not fit the table's definition after what was read."""
+        ...
+
     def version(self, given: TableMap, at: Place, /) -> int:
         """Return the place in `versions` of the table of the following rows; UNCAPTURED if it is not captured."""
         ...
@@ -135,6 +139,7 @@ class _Transaction:
     """A transaction, as far as it has been read.
 
     `counted` is the number of its rows in earlier runs. `begin` is the position of its BEGIN, -1 if it has none.
+    `altered` is as in _Prepared.
     """
 
     file: int
@@ -161,6 +166,7 @@ class _Transaction:
     savepoint: int = -1
     held: ReadingStart | None = None
     aside: _Aside | None = None
+    altered: str = ""
 
     @property
     def has_rows(self) -> bool:
@@ -213,10 +219,14 @@ class _Aside:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """The rows of a prepared XA transaction, and the place where it begins."""
+    """The rows of a prepared XA transaction, and the place where it begins.
+
+    `altered` is the name of a table whose rows could not be read, as it has another definition by now; else "".
+    """
 
     origin: ReadingStart
     rows: _Aside
+    altered: str = ""
 
 
 @dataclass(slots=True)
@@ -759,7 +769,8 @@ class Indexer:
             return
         self._set_aside(one)
         assert one.aside is not None
-        self._prepared[xid] = _Prepared(ReadingStart(self._file, one.start, one.mark, str(self._executed)), one.aside)
+        origin = ReadingStart(self._file, one.start, one.mark, str(self._executed))
+        self._prepared[xid] = _Prepared(origin, one.aside, one.altered)
         one.events, one.size, one.aside = [], 0, None
         self._finish(one)
 
@@ -787,6 +798,12 @@ class Indexer:
             )
         one.events, one.size = [], 0
         one.drop_aside()
+        if prepared is not None and is_commit and not one.is_passed and prepared.altered:
+            raise PrerequisiteError(
+                f"{prepared.altered} was altered while an XA transaction was prepared that is committed at "
+                f"{self._file}:{one.start}: the form of its rows is not known any more.",
+                "Begin anew with another checkpoint and a snapshot.",
+            )
         if prepared is not None and is_commit and not one.is_passed:
             self._started(found.thread)
             self._deliver(one, prepared.rows)
@@ -834,7 +851,13 @@ class Indexer:
             raise DecodeError(f"Rows at {self._file}:{self._shown} are of a table that no map has named.")
         form = self._forms.get(known)
         if form is None:
-            form = self._forms[known] = self._form(parse(known, self._is_mariadb), one)
+            given = parse(known, self._is_mariadb)
+            # The definitions are those of the position, which is later. They fit a transaction that is still prepared
+            # there, since it locks its tables; the rows of others are not needed.
+            if one.is_passed and not self._tables.fits(given):
+                one.altered = f"{given.database}.{given.table}"
+                return
+            form = self._forms[known] = self._form(given, one)
         if len(head.before or head.after) != len(form.given):
             raise DecodeError(f"Rows at {self._file}:{self._shown} have another number of columns than their table.")
         key = kind, head.before, head.after

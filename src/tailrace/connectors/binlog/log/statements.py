@@ -38,6 +38,9 @@ class _Collected:
     def keep(self) -> None:
         pass
 
+    def fits(self, given: TableMap, /) -> bool:
+        return True
+
     def version(self, given: TableMap, at: Place, /) -> int:
         return UNCAPTURED
 

@@ -53,6 +53,9 @@ class _NoTables:
     def keep(self) -> None:
         pass
 
+    def fits(self, given: TableMap, /) -> bool:
+        return True
+
     def version(self, given: TableMap, at: Place, /) -> int:
         return UNCAPTURED
 

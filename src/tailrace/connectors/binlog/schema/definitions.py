@@ -308,6 +308,12 @@ class Definitions:
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
+    def fits(self, given: TableMap) -> bool:
+        """Return False for the map of a captured table that does not fit the table's definition after what was read."""
+        name = (given.database, given.table)
+        known = self.now.tables.get(name)
+        return known is None or not self._captured(*name) or not misfit(known, given)
+
     def version(self, given: TableMap, at: Place) -> int:
         """Return the place in `versions` of the table of a map; UNCAPTURED if it is not captured.
 
