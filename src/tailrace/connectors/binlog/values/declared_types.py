@@ -14,8 +14,8 @@ UNLIMITED = 2**31 - 1
 
 
 def is_text(column: Column) -> bool:
-    """Return True for a type whose values can be masked."""
-    return sql_type(column).base in TEXTS
+    """Return True for a type whose values can be masked: those of labels, too."""
+    return sql_type(column).base in (*TEXTS, "enum", "set")
 
 
 def type_name(column: Column) -> str:
