@@ -93,7 +93,7 @@ def shown(found: Observation, names: dict[str, str]) -> list[str]:
 
 def is_measured(measures: Mapping[str, Any]) -> bool:
     """Return True if the server has told what it keeps of its log since the reader was connected to its slot."""
-    retention = measures.get("retention")
+    retention = measures.get("retention") or {}
     return bool(retention) and all(slot["inactive_s"] is None for slot in retention["slots"] if slot["is_own"])
 
 

@@ -192,7 +192,7 @@ def test_other_tables_get_a_merge(spark: SparkSession, place: Path, name: str) -
     assert not twins.batch(("u", 1, 1, "a"), ("d", 2, None, None))
     assert [commit.version for commit in twins.replaced.commits(5)] == [1, 0]
     twins.replaced.merge(ReducedBatch(FORM, "batch").merge(), twins.once)
-    assert twins.replaced._told(1)[0][1] == "MERGE"
+    assert twins.replaced._entries(1)[0][1] == "MERGE"
     # Foreign settings stay.
     twins.demand((1, 1, "a", *([7] if more else [])))
 
