@@ -30,7 +30,7 @@ demo: $(STAMP) ## a PostgreSQL, a workload and its change events, here and now
 quick: $(STAMP) ## the fast tests, without servers and JVM, within a minute
 	@$(BIN)/python -m tests.lanes --quick
 
-test: $(STAMP) ## all tests, in some 20 minutes: make test [ARGS='--part golden --postgres DSN']
+test: $(STAMP) ## all tests, in a quarter of an hour: make test [ARGS='--part golden --postgres DSN']
 	@$(BIN)/python -m tests.lanes $(ARGS)
 
 test-all: $(STAMP) ## all tests at their full size, hours in parts: make test-all [ARGS='--part golden --again']

@@ -101,7 +101,7 @@ def test_a_restored_table_is_what_it_was(spark: SparkSession, left: Path) -> Non
 def test_versions_of_many_tables_are_in_the_rows_alone(
     spark: SparkSession, left: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(positions, "_TOLD", 1)
+    monkeypatch.setattr(positions, "_MOST_TABLES", 1)
     opened(spark, left, 3).add(spark, moment(3, "D"), True, {"c": 13})
     assert known(opened(spark, left, 4)) == ({"a": 12, "b": 11, "c": 13}, "D")
     assert asked == [f"{left}/{NAME}"]
