@@ -79,7 +79,9 @@ def test_a_row_that_is_gone_leaves_the_placeholder(database: Database, capture: 
 def test_a_row_that_is_gone_ends_the_query_where_that_is_asked_for(database: Database, capture: Captures) -> None:
     one = capture(*WIDE, **ONLY, again_reselect_error_handling_mode="fail")
     database.execute("update wide set n = 1 where id = 1", "delete from wide where id = 1")
-    with pytest.raises(TransformError, match=r"finds no row .* public\.wide: it was deleted.*change 0 of the transaction"):
+    with pytest.raises(
+        TransformError, match=r"finds no row .* public\.wide: it was deleted.*change 0 of the transaction"
+    ):
         one.take(3)
 
 
