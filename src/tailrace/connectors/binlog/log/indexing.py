@@ -565,7 +565,7 @@ class Indexer:
         if self._is_mariadb and not found.is_alone:
             self._started(-1)
         elif self._is_mariadb:
-            self._tell(BEGIN)
+            self._add_boundary(BEGIN)
         self._open.is_xa = found.is_xa
 
     def _transaction(self, found: Gtid, header: _Header) -> _Transaction:
@@ -622,19 +622,19 @@ class Indexer:
         assert one is not None
         if not one.begun:
             one.begun, one.begin, one.thread = True, self._shown, thread
-            self._tell(BEGIN)
+            self._add_boundary(BEGIN)
 
-    def _tell(self, what: int) -> None:
+    def _add_boundary(self, op: int) -> None:
         """Add the record of the open transaction's begin or end, if such records are wanted."""
         if self._numbering is not None and self._open is not None:
-            self._add(self._open, _Event(b"", 0, 0, -1, BOUNDARY, what, self._shown))
+            self._add(self._open, _Event(b"", 0, 0, -1, BOUNDARY, op, self._shown))
 
     def _end(self, seconds: int) -> None:
         one = self._open
         if one is None:
             raise DecodeError(f"A transaction of {self._file} ends at {self._shown} and has no beginning.")
         if one.begun:
-            self._tell(END)
+            self._add_boundary(END)
         self._finish(one)
 
     def _finish(self, one: _Transaction) -> None:
@@ -852,8 +852,8 @@ class Indexer:
         form = self._forms.get(known)
         if form is None:
             given = parse(known, self._is_mariadb)
-            # The definitions are those of the position, which is later. They fit a transaction that is still prepared
-            # there, since it locks its tables; the rows of others are not needed.
+            # The definitions are those of the position, which is later. They fit the rows of a transaction that is
+            # still prepared there, since it locks its tables; the rows of other transactions are not needed.
             if one.is_passed and not self._tables.fits(given):
                 one.altered = f"{given.database}.{given.table}"
                 return
