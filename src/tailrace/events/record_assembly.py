@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from tailrace.columns import ChangeBatch, TableSchema
 from tailrace.errors import ConversionError
-from tailrace.events.array_bounds import any_bounded, tell_bounds
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.expansion import expand
 from tailrace.events.mapping import SourceForm
@@ -167,7 +166,7 @@ def _numbered_rows(
     plan = table_plan(batch.table, settings, form)
     warn_of_unknown(plan, batch)
     if settings.copies:
-        tell_bounds(batch, plan, settings)
+        warn_of_bounds(batch, plan, settings)
     TALLY.count_batch(batch)
     TALLY.count_bytes(str(batch.table.id), sum(int(bounds[-1] - bounds[0]) for bounds in _bounds(batch)))
     if settings.blocks:
@@ -197,7 +196,7 @@ def rows_of_tables(
     The texts of no change may exceed `event.max.change.bytes`. `batch.table` is ignored.
     """
     assert tables.of is not None
-    if settings.blocks or (settings.copies and any_bounded(batch, tables.plans)):
+    if settings.blocks or (settings.copies and any(_bounded(batch, plan) for plan in tables.plans)):
         return None
     for plan in tables.plans:
         warn_of_unknown(plan, batch)
@@ -404,6 +403,44 @@ def warn_of_unknown(plan: TablePlan, batch: ChangeBatch) -> None:
     """Log which columns are left out of the events of the plan's table, whose changes are in `batch`."""
     for column, kind in plan.unknown:
         warn(batch, str(plan.table), column, "unknown", " ".join(left_out(plan.table, column, kind)))
+
+
+def warn_of_bounds(batch: ChangeBatch, plan: TablePlan, settings: EventSettings) -> None:
+    """Warn of a copy's columns with arrays that are not numbered from 1, since a list does not show the bounds.
+
+    Raises ConversionError for such a column of the key, by which two keys would become one; typed rows have no key.
+    """
+    keys = {column.index for column in plan.key} if settings.typed is None else set()
+    for column in _bounded(batch, plan):
+        name, is_key = column.source_name, column.index in keys
+        message = (
+            f"{'The key column' if is_key else 'Column'} {name} of {plan.table} has arrays whose elements are not "
+            "numbered from 1, and a copy shows them as if they were."
+        )
+        remedy = f"Write them with bounds from 1, as {name}[:] gives them, or "
+        if is_key:
+            raise ConversionError(message, f"{remedy}name other columns in message.key.columns.")
+        warn(
+            batch, str(plan.table), name, "bounds", f"{message} {remedy}leave the column out with column.exclude.list."
+        )
+
+
+def _bounded(batch: ChangeBatch, plan: TablePlan) -> list[ColumnPlan]:
+    """Return the columns of a table with arrays that are not numbered from 1, each once.
+
+    The server writes bounds before the braces only of such arrays: `[2:3]={1,2}`.
+    """
+    arrays = {
+        column.index: column
+        for column in (*plan.key, *plan.columns)
+        if column.schema.connect == "array" and column.schema.name is None
+    }
+    images = [image for image in (batch.after, batch.before) if image is not None]
+    return [
+        column
+        for index, column in arrays.items()
+        if any(pc.any(pc.starts_with(image.columns[index].cast(pa.binary()), "[")).as_py() for image in images)
+    ]
 
 
 def _columns(batch: ChangeBatch) -> list[pa.Array]:
