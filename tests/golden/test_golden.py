@@ -26,6 +26,7 @@ SHOWN = behaviours.golden()
 CHOSEN = frozenset(
     {
         "mysql-3/ddl_alter",
+        "mysql-3/labels_masked",
         "mysql-3/restart",
         "mysql-3/tutorial",
         "mysql-3/types_numbers",
@@ -34,7 +35,7 @@ CHOSEN = frozenset(
         "mariadb-3/types_uuid",
     }
 )
-"""The cases of MySQL and MariaDB in a short run."""
+"""The cases of MySQL and MariaDB that are in each short run; a third of the others is, too, by the day."""
 OLDER = {"postgres-1.7": "postgres", "sqlserver-1.0": "sqlserver-3", "mongodb-1.1": "mongodb-3"}
 """The folders of recordings by older versions, with the folders in which most of their cases stand again."""
 
@@ -69,9 +70,10 @@ def of(database: str) -> list[object]:
 
 
 def chosen(database: str) -> list[object]:
-    """Return the cases of one kind; those outside of `CHOSEN` run only in a full run."""
+    """Return the cases of one kind, of which only those of `CHOSEN` and of the day are in a short run."""
     found = [case for case in ALL if case.database == database]
-    return [pytest.param(case, id=case.name, marks=[] if case.name in CHOSEN else [pytest.mark.full]) for case in found]
+    names = CHOSEN.union(by_day([case.name for case in found], 3))
+    return [pytest.param(case, id=case.name, marks=[] if case.name in names else [pytest.mark.full]) for case in found]
 
 
 def seeds(case: cases.Case) -> list[pytest.MarkDecorator]:
