@@ -289,7 +289,7 @@ class Copies(ABC):
 
     @abstractmethod
     def rows(self, name: str) -> list[Row] | None:
-        """Return the rows of a copy; None if it does not exist."""
+        """Return the rows of a copy; None if it does not exist. Raises SinkError if they cannot be told."""
 
     @abstractmethod
     def columns(self, name: str) -> list[str]:

@@ -26,7 +26,8 @@ class Outcome:
 
     `equal`: no stop. `mended`: equal after the remedies that errors and warnings had named. `silent`: a copy differed
     without a warning. `unmended`: a copy still differed after the remedy. `unlisted`: an error for which this test
-    knows no remedy.
+    knows no remedy. `compared` and `refused` count the copies whose rows were compared, and those that were refused by
+    an error.
     """
 
     seed: int
@@ -34,6 +35,8 @@ class Outcome:
     stops: list[str] = field(default_factory=list)
     found: list[str] = field(default_factory=list)
     statements: list[str] = field(default_factory=list)
+    compared: int = 0
+    refused: int = 0
 
     def text(self) -> str:
         """Return a readable report of the history."""

@@ -29,12 +29,14 @@ BAD = ("silent", "unmended", "unlisted")
 @dataclass
 class Runs:
     """The results of histories; `bad` are those that ended badly, `unstopped` the number of the others in which no run
-    ended with an error, `seconds` is the total time."""
+    ended with an error, `compared` and `refused` are the sums of theirs, `seconds` is the total time."""
 
     verdicts: Counter[str] = field(default_factory=Counter)
     stops: int = 0
     unstopped: int = 0
     bad: list[Outcome] = field(default_factory=list)
+    compared: int = 0
+    refused: int = 0
     seconds: float = 0.0
 
     def text(self) -> str:
@@ -43,7 +45,7 @@ class Runs:
         total = sum(self.verdicts.values())
         return (
             f"{total} histories in {self.seconds:.0f} s: {counts}; {self.stops} stops, and none in "
-            f"{self.unstopped / max(total, 1):.0%} of the histories"
+            f"{self.unstopped / max(total, 1):.0%} of the histories; {self.compared} copies compared, {self.refused} refused"
         )
 
 
@@ -128,6 +130,8 @@ def run(one: Run, seeds: Iterable[int], seconds: float | None = None, show: Call
         outcome = one(seed)
         found.verdicts[outcome.verdict] += 1
         found.stops += len(outcome.stops)
+        found.compared += outcome.compared
+        found.refused += outcome.refused
         found.unstopped += not outcome.stops and outcome.verdict not in BAD
         if outcome.verdict in BAD:
             found.bad.append(outcome)
