@@ -96,6 +96,19 @@ def test_a_short_retention_is_told(customers: Db2Database) -> None:
     assert of(found(customers), "retention")[0][0] == "ok"
 
 
+def test_changes_that_the_capture_program_leaves_out_are_told(customers: Db2Database) -> None:
+    assert of(found(customers), "left_out") == []
+    customers.execute("UPDATE ASNCDC.IBMSNAP_CAPMON SET RECAP_ROWS_SKIPPED = 7, TRIGR_ROWS_SKIPPED = 3")
+    customers.execute("INSERT INTO ASNCDC.IBMSNAP_IGNTRAN (AUTHID) VALUES ('BATCH')")
+    findings = of(found(customers), "left_out")
+    assert [level for level, _ in findings] == ["warning"] * 3
+    parts = ("7 changes that an Apply", "3 changes that triggers", "IBMSNAP_IGNTRAN (1 rule)")
+    assert all(part in text for (_, text), part in zip(findings, parts, strict=True))
+    # An old program has no such tables.
+    customers.execute("DROP TABLE ASNCDC.IBMSNAP_CAPMON", "DROP TABLE ASNCDC.IBMSNAP_IGNTRAN")
+    assert of(found(customers), "left_out") == []
+
+
 def stored(query: Query, folder: Path) -> None:
     """Write a checkpoint in Spark's form, with the offset that the query has reached."""
     (folder / "offsets").mkdir(exist_ok=True)

@@ -45,7 +45,8 @@ class Runs:
         total = sum(self.verdicts.values())
         return (
             f"{total} histories in {self.seconds:.0f} s: {counts}; {self.stops} stops, and none in "
-            f"{self.unstopped / max(total, 1):.0%} of the histories; {self.compared} copies compared, {self.refused} refused"
+            f"{self.unstopped / max(total, 1):.0%} of the histories; {self.compared} copies compared, "
+            f"{self.refused} refused"
         )
 
 

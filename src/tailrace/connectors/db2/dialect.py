@@ -406,6 +406,19 @@ class Db2Session:
         rows = self.connection.rows(f"SELECT RETENTION_LIMIT, AUTOPRUNE FROM {self.control('IBMSNAP_CAPPARMS')}")
         return (rows[0][0], rows[0][1]) if rows else None
 
+    def left_out(self) -> tuple[int, int]:
+        """Return the numbers of changes that the capture program has left out: changes by an Apply program in tables
+        with RECAPTURE = N, and changes that a trigger on a CD table has refused. They reach back as far as the
+        program's statistics."""
+        sums = "SUM(RECAP_ROWS_SKIPPED), SUM(TRIGR_ROWS_SKIPPED)"
+        ((applied, refused),) = self.connection.rows(f"SELECT {sums} FROM {self.control('IBMSNAP_CAPMON')}")
+        return int(applied or 0), int(refused or 0)
+
+    def ignored(self) -> int:
+        """Return the number of rules that let the capture program ignore transactions."""
+        ((count,),) = self.connection.rows(f"SELECT COUNT(*) FROM {self.control('IBMSNAP_IGNTRAN')}")
+        return int(count)
+
     def probe(self, schema: str, table: str) -> None:
         """Raise PrerequisiteError unless the table can be read."""
         self.connection.rows(f"SELECT COUNT(*) FROM {quoted(schema, table)} WHERE 1 = 0")

@@ -59,7 +59,10 @@ def least(config: Config, session: Db2Session, registered: Sequence[Registered])
     found = [
         f"grant connect on database to user {user};",
         *(f"grant select on {quoted(control, name)} to user {user};" for name in ("IBMSNAP_REGISTER", "IBMSNAP_UOW")),
-        f"grant select on {quoted(control, 'IBMSNAP_CAPPARMS')} to user {user};",
+        *(
+            f"grant select on {quoted(control, name)} to user {user};"
+            for name in ("IBMSNAP_CAPPARMS", "IBMSNAP_CAPMON", "IBMSNAP_IGNTRAN")
+        ),
         *advice.some(
             [quoted(row.change_schema, row.change_table) for row in registered], f"grant select on {{}} to user {user};"
         ),

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from typing import TypeVar
 
 from tailrace.columns.table import TableId
 from tailrace.config import Config, TableFilter
@@ -30,6 +31,8 @@ SHORT_MIN = 24 * 60
 
 CONTROL = ("IBMSNAP_REGISTER", "IBMSNAP_UOW")
 """The control tables without which nothing is captured."""
+
+_Found = TypeVar("_Found")
 
 _REINIT = "values ASNCDC.ASNCDCSERVICES('reinit', 'asncdc')"
 _ADD = f"call ASNCDC.ADDTABLE('SCHEMA', 'TABLE'), then {_REINIT}"
@@ -99,6 +102,7 @@ class _Inspection:
             return
         yield from health.program(self.session.age_s())
         yield from self.retention()
+        yield from self.left_out()
         yield from self.checkpoint()
         yield from self.tables()
 
@@ -173,6 +177,36 @@ class _Inspection:
         else:
             yield Finding("ok", "retention", f"Changes are kept for {minutes / 60:.0f} hours.")
         self.kept_min = minutes or None
+
+    def left_out(self) -> Iterator[Finding]:
+        """Yield warnings about changes that the capture program leaves out; none where the user may not read about
+        them, or an old program has no such table."""
+        remedy = (
+            "then read the tables by a snapshot (signal execute-snapshot), or repair copies: tailrace verify --repair."
+        )
+        applied, refused = _readable(self.session.left_out, (0, 0))
+        if applied:
+            yield Finding(
+                "warning",
+                "left_out",
+                f"The capture program has left out {applied} changes that an Apply program has made (RECAPTURE = N).",
+                f"Set RECAPTURE to Y in IBMSNAP_REGISTER, reinitialize the capture program, {remedy}",
+            )
+        if refused:
+            yield Finding(
+                "warning",
+                "left_out",
+                f"The capture program has left out {refused} changes that triggers on CD tables have refused.",
+                f"Drop the triggers, {remedy}",
+            )
+        if rules := _readable(self.session.ignored, 0):
+            yield Finding(
+                "warning",
+                "left_out",
+                "The capture program ignores transactions that match a row of IBMSNAP_IGNTRAN "
+                f"({rules} {'rule' if rules == 1 else 'rules'}).",
+                f"Delete those whose changes you need, restart the capture program, {remedy}",
+            )
 
     def checkpoint(self) -> Iterator[Finding]:
         """Check that the changes after the checkpoint still exist.
@@ -296,6 +330,16 @@ class _Inspection:
             )
             return
         yield Finding("ok", "signals", f"The signal table {table} can be used.")
+
+
+def _readable(read: Callable[[], _Found], otherwise: _Found) -> _Found:
+    """Return what `read` returns; `otherwise` if the table is absent or not readable. Raises ConnectionFailed."""
+    try:
+        return read()
+    except ConnectionFailed:
+        raise
+    except TailraceError:
+        return otherwise
 
 
 def _cases(tables: Sequence[TableId]) -> Iterator[Finding]:
