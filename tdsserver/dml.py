@@ -519,9 +519,9 @@ def mismatch(more: bool) -> SqlError:
 def stretched(kind: SqlType) -> SqlType:
     """Return the type without a limit of length, so that a value that is too long is an error and not cut."""
     if kind.name in ("char", "varchar"):
-        return SqlType("varchar", MAX)
+        return SqlType("varchar", MAX, collation=kind.collation)
     if kind.name in ("nchar", "nvarchar", "sysname"):
-        return SqlType("nvarchar", MAX)
+        return SqlType("nvarchar", MAX, collation=kind.collation)
     if kind.name in ("binary", "varbinary"):
         return SqlType("varbinary", MAX)
     return kind

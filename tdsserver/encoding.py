@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from tdsserver import values
 from tdsserver.errors import SqlError
-from tdsserver.sqltype import MAX, UDTS, SqlType, decimal_length, scaled_length
+from tdsserver.sqltype import MAX, UDTS, UTF8, SqlType, code_page, codec, decimal_length, locale, scaled_length
 
 COLLATION = bytes([0x09, 0x04, 0xD0, 0x00, 0x34])
 """SQL_Latin1_General_CP1_CI_AS: LCID 1033, ignoring case, kana and width; sort order 52."""
@@ -76,7 +76,16 @@ def type_info(kind: SqlType) -> bytes:
         "varbinary": (0xA5, 1),
     }[name]
     size = _PARTIAL if kind.length == MAX else struct.pack("<H", kind.length * width)
-    return bytes([code]) + size + (COLLATION if kind.is_text else b"")
+    return bytes([code]) + size + (_collation(kind.collation) if kind.is_text else b"")
+
+
+def _collation(name: str | None) -> bytes:
+    """Return the five bytes of a collation. Only locale and code page are those of its name."""
+    page = code_page(name)
+    if page == 1252:
+        return COLLATION
+    flags = 0x24D00000 if page == UTF8 else 0x20D00000
+    return struct.pack("<IB", locale(name) | flags, 0)
 
 
 def column(name: str, kind: SqlType) -> bytes:
@@ -149,14 +158,14 @@ def partial(data: bytes) -> bytes:
 
 
 def _text(kind: SqlType) -> Encoder:
-    codec = "cp1252" if kind.name in ("char", "varchar", "text") else "utf-16-le"
+    page = codec(kind)
     if kind.name in ("text", "ntext"):
-        return lambda value: _POINTER + _long(str(value).encode(codec, "replace"))
+        return lambda value: _POINTER + _long(str(value).encode(page, "replace"))
     if kind.name == "xml" or kind.length == MAX:
-        return lambda value: partial(str(value).encode(codec, "replace"))
+        return lambda value: partial(str(value).encode(page, "replace"))
 
     def found(value: object) -> bytes:
-        data = str(value).encode(codec, "replace")
+        data = str(value).encode(page, "replace")
         return struct.pack("<H", len(data)) + data
 
     return found

@@ -219,7 +219,7 @@ class Expressions:
         parameters = list(node.type.parameters)
         if not parameters and node.type.name in ("varchar", "nvarchar", "char", "nchar", "binary", "varbinary"):
             parameters = [30]
-        kind = make(node.type.name, parameters)
+        kind = make(node.type.name, parameters, operand.kind.collation if operand.kind.is_text else None)
         style = 0
         if node.style is not None:
             style = int(str(self.scalar(node.style, scope).constant))

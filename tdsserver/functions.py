@@ -16,8 +16,10 @@ from tdsserver.sqltype import (
     DATETIMEOFFSET,
     INT,
     MAX,
+    PAGES,
     UNIQUEIDENTIFIER,
     USER_TYPE_ID,
+    UTF8,
     SqlType,
     make,
     nvarchar,
@@ -294,7 +296,17 @@ def _type_name(args: list[Bound]) -> Bound:
     return constant(found.get(int(str(args[0].constant))), make("sysname"))
 
 
+def _collation_property(args: list[Bound]) -> Bound:
+    name, wanted = args
+    if str(wanted.constant).casefold() != "codepage":
+        raise unsupported(f"the property {wanted.constant} of collations")
+    pages = [("%\\_utf8", UTF8), *((f"{word}%", page) for word, (page, _) in PAGES.items())]
+    found = " ".join(f"WHEN lower({name.sql}) LIKE '{pattern}' ESCAPE '\\' THEN {page}" for pattern, page in pages)
+    return Bound(f"(CASE WHEN {name.sql} IS NULL THEN NULL {found} ELSE 1252 END)", INT)
+
+
 PLAIN: dict[str, Callable[[list[Bound]], Bound]] = {
+    "collationproperty": _collation_property,
     "len": _len,
     "datalength": _datalength,
     "upper": _one("upper({0})"),

@@ -272,6 +272,30 @@ def case_sensitive(collation: str | None) -> bool:
     return collation is not None and ("_CS_" in collation or "_BIN" in collation)
 
 
+PAGES = {"polish": (1250, 0x0415), "cyrillic": (1251, 0x0419), "greek": (1253, 0x0408), "turkish": (1254, 0x041F)}
+"""Code pages and locales of collations, by the first word of their names; others are Latin1."""
+UTF8 = 65001
+
+
+def code_page(collation: str | None) -> int:
+    """Return the number of a collation's code page."""
+    name = (collation or "").lower()
+    return UTF8 if name.endswith("_utf8") else PAGES.get(name.split("_")[0], (1252, 0))[0]
+
+
+def locale(collation: str | None) -> int:
+    """Return the number of a collation's locale (LCID)."""
+    return PAGES.get((collation or "").lower().split("_")[0], (0, 0x0409))[1]
+
+
+def codec(kind: SqlType) -> str:
+    """Return the name of Python's codec for texts of a type."""
+    if kind.name not in ("char", "varchar", "text"):
+        return "utf-16-le"
+    page = code_page(kind.collation)
+    return "utf-8" if page == UTF8 else f"cp{page}"
+
+
 def collated(kind: SqlType, collation: str | None) -> SqlType:
     """Return `kind` with a collation if it is text."""
     return replace(kind, collation=collation) if kind.is_text and kind.collation is None else kind

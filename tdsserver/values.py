@@ -8,7 +8,7 @@ import re
 import uuid
 
 from tdsserver.errors import SqlError
-from tdsserver.sqltype import MAX, SqlType
+from tdsserver.sqltype import MAX, SqlType, codec
 
 DAY = 864_000_000_000
 """Units of 100 ns in a day."""
@@ -183,7 +183,7 @@ def literal(value: object) -> str:
 def fit_text(value: str, kind: SqlType) -> str:
     """Return the text in storage form: in varchar's code page, padded for char. The caller has checked the length."""
     if kind.name in ("char", "varchar", "text"):
-        value = value.encode("cp1252", "replace").decode("cp1252")
+        value = value.encode(codec(kind), "replace").decode(codec(kind))
     if kind.name in ("char", "nchar") and kind.length != MAX:
         value = value.ljust(kind.length)
     return value

@@ -412,6 +412,26 @@ def test_a_key_of_any_type_bounds_a_chunk(sqlserver_database: TestDatabase, kind
         assert read(session, table, KeyRange(("k",), first)) == every[1:]
 
 
+@pytest.mark.parametrize("collation", ["Cyrillic_General_CI_AS", "Latin1_General_100_CI_AS_SC_UTF8"])
+def test_a_key_with_a_code_page_of_its_own_bounds_a_chunk(sqlserver_database: TestDatabase, collation: str) -> None:
+    """In the database's code page these texts would be question marks."""
+    texts = ["\u0436", "\u0436\u0436", "\u044f"]
+    sqlserver_database.execute(
+        f"create table t (a int not null, k varchar(10) collate {collation} not null, primary key (a, k))"
+    )
+    sqlserver_database.enable("t")
+    sqlserver_database.execute(*(f"insert into t values (1, N'{text}')" for text in texts))
+    rows = [("1", text) for text in texts]
+    with connected(sqlserver_database) as session:
+        _, table = only(session)
+        first = session.boundary(table, KeyRange(("a", "k")), 1)
+        assert first == rows[0]
+        assert read(session, table, KeyRange(("a", "k"), None, first)) == rows[:1]
+        assert read(session, table, KeyRange(("a", "k"), first)) == rows[1:]
+        assert read(session, table, KeyRange(("a", "k"), keys=(rows[2],))) == rows[2:]
+        assert read(session, table, KeyRange(("k",), keys=((texts[1],),))) == rows[1:2]
+
+
 def test_rows_with_null_in_a_surrogate_key_come_with_the_first_chunk(sqlserver_database: TestDatabase) -> None:
     sqlserver_database.execute("create table t (id int not null primary key, s int)")
     sqlserver_database.enable("t")

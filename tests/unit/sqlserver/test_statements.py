@@ -60,8 +60,8 @@ def test_conditions_on_keys_compare_as_tuples(count: int) -> None:
         parameters = statements.compared_parts(list(limit))
         for row in itertools.product(range(3), repeat=count):
             named = dict(zip("abc", row, strict=False))
-            assert evaluated(statements.above(key), parameters, named) == (row > limit)
-            assert evaluated(statements.up_to(key), parameters, named) == (row <= limit)
+            assert evaluated(statements.above(key, {}), parameters, named) == (row > limit)
+            assert evaluated(statements.up_to(key, {}), parameters, named) == (row <= limit)
 
 
 def test_null_sorts_before_every_value() -> None:
@@ -70,8 +70,8 @@ def test_null_sorts_before_every_value() -> None:
     for row in itertools.product((None, 0, 1, 2), repeat=2):
         named = dict(zip("ab", row, strict=True))
         order = tuple(-1 if value is None else value for value in row)
-        assert evaluated(statements.up_to(key), parameters, named) == (order <= (1, 1))
-        assert evaluated(statements.above(key), parameters, named) == (order > (1, 1))
+        assert evaluated(statements.up_to(key, {}), parameters, named) == (order <= (1, 1))
+        assert evaluated(statements.above(key, {}), parameters, named) == (order > (1, 1))
 
 
 def test_names_never_end_their_brackets() -> None:

@@ -98,6 +98,7 @@ class SqlServerSession:
     _first_columns: dict[TableId, str] = field(default_factory=dict)
     _roles: dict[str, bool] = field(default_factory=dict)
     _commands: dict[int, bool] = field(default_factory=dict)
+    _apart: dict[TableId, dict[str, str]] = field(default_factory=dict)
 
     # --- statements -------------------------------------------------------------------------------------------------
 
@@ -398,7 +399,7 @@ class SqlServerSession:
 
     def rows(self, table: TableSchema, rows: KeyRange, statement: str | None = None) -> Iterator[list[pa.Array]]:
         mode = "read_committed" if rows.keys else self.config[_ISOLATION]
-        _, source, where, parameters = ranges.select(table, rows, mode)
+        _, source, where, parameters = ranges.select(table, rows, mode, self._collations)
         order = [quoted(name) for name in rows.key]
         size = self._fetch("snapshot.fetch.size" if self.config.is_set("snapshot.fetch.size") else "", table)
         with self._isolated(mode):
@@ -431,7 +432,13 @@ class SqlServerSession:
         raise user_fault(fault, self.config, self.database, f"snapshot.select.statement.overrides.{table.id}")
 
     def _range(self, table: TableSchema, rows: KeyRange) -> ranges.Select:
-        return ranges.select(table, rows, self.config[_ISOLATION])
+        return ranges.select(table, rows, self.config[_ISOLATION], self._collations)
+
+    def _collations(self, table: TableId) -> dict[str, str]:
+        """Return the collations of a table's columns whose code page is not the database's."""
+        if table not in self._apart:
+            self._apart[table] = dict(self.all(statements.COLLATIONS, quoted(table.schema, table.table)))
+        return self._apart[table]
 
     @contextlib.contextmanager
     def _isolated(self, mode: str) -> Iterator[None]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tailrace.columns import Column, TableSchema
+from tailrace.columns import Column, TableId, TableSchema
 from tailrace.connectors.changetables.dialect import KeyRange
 from tailrace.connectors.sqlserver.server import statements
 from tailrace.connectors.sqlserver.values.texts import bound, quoted
 from tailrace.errors import ConfigError
+
+_CODED = ("char", "varchar")
+"""Types whose texts are in the code page of their collation."""
 
 
 class Select(NamedTuple):
@@ -21,19 +24,27 @@ class Select(NamedTuple):
     parameters: list[Any]
 
 
-def select(table: TableSchema, rows: KeyRange, isolation: str) -> Select:
+def select(
+    table: TableSchema, rows: KeyRange, isolation: str, collations: Callable[[TableId], Mapping[str, str]]
+) -> Select:
     """Return the range `rows` for `snapshot.isolation.mode`. Raises ConfigError for a key that the table does not
-    have."""
+    have.
+
+    `collations` returns those of columns whose code page is not the database's. It is called only if a key has texts in
+    code pages.
+    """
     key = _key_columns(table, rows.key)
+    is_bounded = rows.after is not None or rows.upto is not None or rows.keys
+    apart = collations(table.id) if is_bounded and any(column.type_name in _CODED for column in key) else {}
     conditions: list[str] = []
     parameters: list[Any] = []
     for limit, condition in ((rows.after, statements.above), (rows.upto, statements.up_to)):
         if limit is not None:
-            conditions.append(condition(key))
+            conditions.append(condition(key, apart))
             values = [bound(column, text) for column, text in zip(key, limit, strict=True)]
             parameters += statements.compared_parts(values)
     if rows.keys:
-        conditions.append(statements.among(key, len(rows.keys)))
+        conditions.append(statements.among(key, len(rows.keys), apart))
         parameters += [bound(column, text) for one in rows.keys for column, text in zip(key, one, strict=True)]
     if rows.condition:
         conditions.append(f"({rows.condition})")

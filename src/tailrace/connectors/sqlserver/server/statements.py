@@ -11,7 +11,7 @@ returns zero.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from tailrace.columns import Column, TableId
@@ -287,32 +287,45 @@ def first(source: str, key: Sequence[Column], where: str, *, last: bool) -> str:
     return f"select top (1) {listed} from {source} where {where} order by {order}"
 
 
-def above(key: Sequence[Column]) -> str:
+COLLATIONS = (
+    "select c.name, c.collation_name from sys.columns as c where c.object_id = object_id(?) "
+    "and type_name(c.system_type_id) in (N'char', N'varchar') "
+    "and cast(collationproperty(c.collation_name, 'CodePage') as int) <> "
+    "cast(collationproperty(cast(databasepropertyex(db_name(), 'Collation') as nvarchar(128)), 'CodePage') as int)"
+)
+"""The collations of a table's columns whose code page is not the database's (quoted name of the table).
+
+"COLLATIONPROPERTY"; "Collation and Unicode support": a conversion from Unicode loses what the code page lacks.
+"""
+
+
+def above(key: Sequence[Column], collations: Mapping[str, str]) -> str:
     """Return the condition that a key is greater than another, whose parts are bound as `compared_parts` returns
-    them."""
-    return _compared(key, ">", ">")
+    them. `collations` are those of columns with a code page of their own."""
+    return _compared(key, ">", ">", collations)
 
 
-def up_to(key: Sequence[Column]) -> str:
+def up_to(key: Sequence[Column], collations: Mapping[str, str]) -> str:
     """Return the condition that a key is not greater than another. NULL sorts before every value ("ORDER BY
     clause")."""
-    return _compared(key, "<", "<=")
+    return _compared(key, "<", "<=", collations)
 
 
-def _compared(key: Sequence[Column], before: str, last: str) -> str:
+def _compared(key: Sequence[Column], before: str, last: str, collations: Mapping[str, str]) -> str:
     column, *rest = key
-    name, value = quoted(column.name), parameter(column)
+    name, value = quoted(column.name), parameter(column, collations.get(column.name, ""))
     null = f" or {name} is null" if column.nullable and before == "<" else ""
     if not rest:
         return f"({name} {last} {value}{null})"
-    return f"({name} {before} {value}{null} or {name} = {value} and {_compared(rest, before, last)})"
+    return f"({name} {before} {value}{null} or {name} = {value} and {_compared(rest, before, last, collations)})"
 
 
-def among(key: Sequence[Column], count: int) -> str:
+def among(key: Sequence[Column], count: int, collations: Mapping[str, str]) -> str:
     """Return the condition that a key is one of `count` others, whose parts are bound key by key."""
+    values = [parameter(column, collations.get(column.name, "")) for column in key]
     if len(key) == 1:
-        return f"{quoted(key[0].name)} in ({', '.join([parameter(key[0])] * count)})"
-    one = " and ".join(f"{quoted(column.name)} = {parameter(column)}" for column in key)
+        return f"{quoted(key[0].name)} in ({', '.join(values * count)})"
+    one = " and ".join(f"{quoted(column.name)} = {value}" for column, value in zip(key, values, strict=True))
     return f"({' or '.join([f'({one})'] * count)})"
 
 

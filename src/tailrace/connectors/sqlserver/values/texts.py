@@ -81,10 +81,14 @@ def declared(column: Column) -> str:
     return kind
 
 
-def parameter(column: Column) -> str:
-    """Return the expression that turns a parameter, `bound` to it, into a value of the column's type."""
+def parameter(column: Column, collation: str = "") -> str:
+    """Return the expression that turns a parameter, `bound` to it, into a value of the column's type.
+
+    The parameter's text is converted by the code page of `collation`, "" for the database's.
+    """
     style = _STYLES.get(column.type_name)
-    return f"convert({declared(column)}, ?{'' if style is None else f', {style}'})"
+    value = f"? collate {collation}" if collation else "?"
+    return f"convert({declared(column)}, {value}{'' if style is None else f', {style}'})"
 
 
 def bound(column: Column, text: str) -> str | bytes | int:
