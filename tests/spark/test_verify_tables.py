@@ -22,7 +22,7 @@ from tailrace.sinks.tables.formats.iceberg.library import is_there
 from tailrace.verify import check, repair
 from tailrace.verify.check import Verification
 from tailrace.verify.comparison import DIFFERENT, DUPLICATE, EXTRA, MISSING
-from tests.extent import by_day, turn
+from tests.extent import by_day, is_full, turn
 from tests.integration.test_table_crashes import OLD, Lake, block
 from tests.spark.test_verify_rows import side
 
@@ -116,6 +116,7 @@ def test_rows_that_only_a_table_has_leave_it(
     repair.remove(spark, lake.sink, found, verified)
     with pytest.raises(SinkError, match="was written to after the comparison"):
         repair.remove(spark, lake.sink, found, verified)
-    (after,) = verification.run((), 0).tables
-    assert after.differing == {(4,): MISSING} | {(3,): MISSING if lake.sink.keeps_deletes else DIFFERENT}
+    if is_full() or not options:
+        (after,) = verification.run((), 0).tables
+        assert after.differing == {(4,): MISSING} | {(3,): MISSING if lake.sink.keeps_deletes else DIFFERENT}
     assert sorted(tuple(row) for row in own.rows().where(gone).selectExpr(*columns).collect()) == shown
