@@ -23,6 +23,7 @@ from tailrace import sinks
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors import registry, signalling
 from tailrace.connectors.changetables.verify_source import ComparedTables
+from tailrace.connectors.consistent_read import TouchedKeys
 from tailrace.connectors.mongodb.snapshot import chunks
 from tailrace.connectors.mongodb.verify_source import ComparedDocuments
 from tailrace.connectors.postgres import verify_source
@@ -33,8 +34,8 @@ from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, SinkError
 from tailrace.snapshot import signals
 from tailrace.spark.lock import CheckpointLock, is_held
-from tailrace.verify import command, repair
-from tailrace.verify.check import Lake, TableResult, VerificationResult, demand
+from tailrace.verify import check, command, moments, repair
+from tailrace.verify.check import Lake, TableResult, Verification, VerificationResult, demand
 from tailrace.verify.comparison import DIFFERENT, DUPLICATE, EXTRA, MISSING, Key, comparable
 from tailrace.verify.keys import FarMoment, array_of, values_of
 from tailrace.verify.moments import WholeMoment, batch_of
@@ -223,6 +224,101 @@ def test_the_sink_tables_is_one_whose_tables_are_compared(monkeypatch: pytest.Mo
 def test_commits_say_of_which_batch_they_are() -> None:
     told = [None, "", "no json", "[]", '{"tailrace": {"batch": 7, "snapshot": "-"}}']
     assert [batch_of(text) for text in told] == [-1, -1, -1, -1, 7]
+
+
+class Positions:
+    """A table of positions whose one query gives `found`."""
+
+    path = "/lake/tailrace_positions"
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        self._found = found
+
+    def rows(self) -> Any:
+        return SimpleNamespace(selectExpr=lambda *told: SimpleNamespace(collect=lambda: [self._found]))
+
+
+def at(batch: int, position: str, whole: bool) -> dict[str, Any]:
+    moment = {"batch": batch, "position": position, "ordinal": 0, "whole": whole}
+    return moment | {"committed_at": datetime(2024, 1, 1, tzinfo=UTC), "versions": {}}
+
+
+@pytest.mark.parametrize(
+    ("committed", "newest_is_whole", "batch", "has_gap"),
+    [
+        # Batches from 4 on are not whole. The pipeline has committed one of them, and the slot has let go of its log.
+        ("0B", False, 3, True),
+        ("0A", False, 3, False),
+        ("09", False, 3, False),
+        ("0C", False, 5, False),
+        ("0B", True, 5, False),
+        ("", False, 3, False),
+    ],
+)
+def test_a_moment_before_the_committed_position_has_a_gap(
+    monkeypatch: pytest.MonkeyPatch, committed: str, newest_is_whole: bool, batch: int, has_gap: bool
+) -> None:
+    last = at(5, "0C", newest_is_whole)
+    found = {"newest": last, "whole": last if newest_is_whole else at(3, "0A", True), "highest": "0C"}
+    monkeypatch.setattr(moments, "positions_under", lambda *told: Positions(found))
+    moment = moments.newest(cast(Any, None), "/lake", committed)
+    assert (moment.batch, moment.has_gap) == (batch, has_gap)
+
+
+class Source:
+    """The source's side of a comparison, whose log has the changes of the key 7."""
+
+    committed, position, form, tables = "0B", "0D", FORM, (T,)
+
+    def take(self) -> None:
+        """Nothing has to be planned."""
+
+    def is_told(self) -> bool:
+        return True
+
+    def touched(self, table: TableSchema, after: str, upto: str) -> TouchedKeys:
+        return TouchedKeys(((b"7",),))
+
+    def is_running(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def looked(
+    monkeypatch: pytest.MonkeyPatch, found: dict[Key, str], before: VerificationResult | None, *, has_gap: bool = False
+) -> VerificationResult:
+    """Return the result of a comparison in which these keys differ."""
+    moment = WholeMoment(3, "0A", 0, datetime(2024, 1, 1, tzinfo=UTC), {}, has_gap)
+    monkeypatch.setattr(check, "newest", lambda *told: moment)
+    made: Verification = object.__new__(Verification)
+    made._counting, made.sink = cast(Any, None), cast(Any, SimpleNamespace(path="/lake"))
+    monkeypatch.setattr(made, "_snapshot", lambda names: Source())
+    monkeypatch.setattr(made, "_named", lambda source, names: [T])
+    monkeypatch.setattr(made, "_compared", lambda *told: result(T, differing=dict(found)))
+    return made._look((), before, 0, lambda: 0)
+
+
+def test_no_key_differs_for_certain_if_the_log_has_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: dict[Key, str] = {(1,): DIFFERENT, (7,): DIFFERENT}
+    (table_,) = looked(monkeypatch, keys, None).tables
+    assert (table_.differing, table_.undecided) == ({(1,): DIFFERENT}, {(7,): DIFFERENT})
+    (table_,) = looked(monkeypatch, keys, None, has_gap=True).tables
+    assert (table_.differing, table_.undecided) == ({}, keys)
+
+
+def test_a_key_that_only_the_table_had_is_decided_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source has the row 2 by now. A repair would remove it from the table."""
+    first: dict[Key, str] = {(1,): MISSING, (2,): EXTRA, (3,): EXTRA, (4,): DUPLICATE, (7,): EXTRA}
+    before = looked(monkeypatch, first, None)
+    (table_,) = before.tables
+    table_.differing[8,] = EXTRA
+    table_.undecided[9,] = DIFFERENT
+    later: dict[Key, str] = {(3,): EXTRA, (4,): DIFFERENT, (5,): EXTRA, (7,): EXTRA}
+    (table_,) = looked(monkeypatch, later, before).tables
+    assert table_.differing == {(1,): MISSING, (3,): EXTRA, (4,): DIFFERENT}
+    assert table_.undecided == {(7,): EXTRA}
 
 
 def test_what_differs_is_shown_and_written(tmp_path: Path) -> None:

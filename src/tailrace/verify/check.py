@@ -24,7 +24,7 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.sinks.tables.names import TableNames
 from tailrace.sinks.tables.statements import DELETED
 from tailrace.spark.lock import is_held
-from tailrace.verify.comparison import ComparedSide, Key, comparable, compare, counting_session
+from tailrace.verify.comparison import DUPLICATE, EXTRA, ComparedSide, Key, comparable, compare, counting_session
 from tailrace.verify.moments import WholeMoment, newest, version_at
 from tailrace.verify.rows import TableForm, source_side, table_side
 
@@ -128,7 +128,7 @@ class Verification:
     def _look(
         self, names: Sequence[str], before: VerificationResult | None, wait_s: float, clock: Callable[[], float]
     ) -> VerificationResult:
-        """Compare the named tables once. Of tables that are in `before`, only undecided keys get a new result."""
+        """Compare the named tables once. Tables that are in `before` get new results of some keys: see `_settle`."""
         known = {str(table.table): table for table in before.tables} if before else {}
         with closing(self._snapshot(names)) as snapshot:
             # The moment is looked up after the snapshot has copied the log's position. The log from this position on
@@ -139,12 +139,13 @@ class Verification:
                 tables = list(self._named(snapshot, names))
                 results = list(pool.map(lambda table: self._compared(snapshot, table, moment), tables))
             is_complete = not any(result.differing for result in results) or self._await_log(snapshot, wait_s, clock)
+            # a copy of the pipeline's slot has no changes up to the position that the pipeline has committed
+            is_complete = is_complete and not moment.result().has_gap
             for table, result in zip(tables, results, strict=True):
                 _decide(result, snapshot, table, moment.result(), is_complete)
                 earlier = known.get(str(table.id))
                 if earlier is not None:
-                    result.differing = earlier.differing | _of(result.differing, earlier.undecided)
-                    result.undecided = _of(result.undecided, earlier.undecided)
+                    _settle(result, earlier)
                 known[str(table.id)] = result
             is_running = snapshot.is_running()
             if is_running is None:
@@ -249,6 +250,18 @@ def demand(connector: str, sink: Lake, source: Config) -> None:
                 f"{option} excludes rows of the source, but the log does not tell which changes are of these rows.",
                 "Leave the option out to compare with all rows.",
             )
+
+
+def _settle(result: TableResult, earlier: TableResult) -> None:
+    """Keep what an earlier comparison has decided, and new results only of keys that it has named and not decided.
+
+    Extra and duplicate keys are decided again: a repair removes them, and the source may have such a row by now.
+    """
+    removable = {key: kind for key, kind in earlier.differing.items() if kind in (EXTRA, DUPLICATE)}
+    decided = {key: kind for key, kind in earlier.differing.items() if key not in removable}
+    again = earlier.undecided | removable
+    result.differing = decided | _of(result.differing, again)
+    result.undecided = _of(result.undecided, again)
 
 
 def _of(found: dict[Key, str], keys: dict[Key, str]) -> dict[Key, str]:

@@ -24,13 +24,17 @@ _MORE = 8
 
 @dataclass(frozen=True, slots=True)
 class WholeMoment:
-    """A moment at which no transaction is half written. `versions` are the tables' versions after the batch `batch`."""
+    """A moment at which no transaction is half written. `versions` are the tables' versions after the batch `batch`.
+
+    `has_gap` is True if the log up to the position that the pipeline has committed may have changes after the moment.
+    """
 
     batch: int
     position: str
     ordinal: int
     at: datetime
     versions: Mapping[str, int]
+    has_gap: bool = False
 
 
 def newest(spark: SparkSession, path: str, committed: str = "") -> WholeMoment:
@@ -56,7 +60,9 @@ def newest(spark: SparkSession, path: str, committed: str = "") -> WholeMoment:
             "Let the pipeline run on until it has read changes that were made after the snapshot.",
         )
     position = row["position"] if row["whole"] else highest
-    return WholeMoment(row["batch"], position, row["ordinal"], row["committed_at"], dict(row["versions"]))
+    # batches that are not whole may follow the moment, and the pipeline may have committed some of them
+    has_gap = position < committed < highest
+    return WholeMoment(row["batch"], position, row["ordinal"], row["committed_at"], dict(row["versions"]), has_gap)
 
 
 def version_at(spark: SparkSession, path: str, moment: WholeMoment, name: str) -> int | None:
