@@ -12,6 +12,7 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType
 
 from tailrace.columns.blocks import BlockForm, Place
 from tailrace.errors import SinkError
+from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.evolution import DEFAULTS, HeldTable, Policies
 from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.target import Owner, Target, metadata
@@ -62,14 +63,18 @@ class Spark:
 
 
 def target(
-    monkeypatch: pytest.MonkeyPatch, spark: Spark, columns: Mapping[str, DataType], policies: Policies = DEFAULTS
+    monkeypatch: pytest.MonkeyPatch,
+    spark: Spark,
+    columns: Mapping[str, DataType],
+    policies: Policies = DEFAULTS,
+    mode: str = "latest",
 ) -> Target:
     monkeypatch.setattr(DeltaTable, "is_there", lambda self: bool(columns))
     monkeypatch.setattr(DeltaTable, "_clear", lambda self: None)
     monkeypatch.setattr(DeltaTable, "columns", lambda self: dict(columns))
     monkeypatch.setattr(DeltaTable, "_metadata", lambda self: {"configuration": spark.properties})
     monkeypatch.setattr(DeltaTable, "_read", lambda self, most: None)
-    return Target(DeltaTable(cast(SparkSession, spark), "/lake/s.t"), "d.s.t", Owner("one", "latest", policies))
+    return Target(DeltaTable(cast(SparkSession, spark), "/lake/s.t"), "d.s.t", Owner("one", mode, policies))
 
 
 def test_a_new_table_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,6 +152,35 @@ def test_a_table_follows_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 LATER = {"id": LongType(), "w": StringType()}
+
+
+ADDED = BlockForm(
+    ("id", "v", "c"), (pa.int32(), pa.string(), pa.int32()), (0,), added=(2,), numbers=(1, 2, 3), values=((2, "6"),)
+)
+"""A form with a new column that has the value 6 in existing rows."""
+
+
+def test_older_changes_of_a_log_have_no_value_of_a_new_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rebuild would show nulls in rows that have the value in the source."""
+
+    def follow(spark: Spark, mode: str, policies: Policies = DEFAULTS) -> None:
+        made = target(monkeypatch, spark, COLUMNS, policies, mode)
+        known = COLUMNS | {"c": IntegerType()}
+        monkeypatch.setattr(DeltaTable, "columns", lambda self: known if spark.altered() else COLUMNS)
+        made.prepare([(ADDED, SINCE)])
+
+    filled = "update delta.`/lake/s.t` set `c` = cast('6' as int) where true"
+    spark = Spark(OWN)
+    monkeypatch.setattr(DeltaTable, "fill", lambda self, *told: self.session.sql(statements.fill(self.path, *told)))
+    follow(spark, "latest")
+    assert filled in spark.said
+    spark = Spark(OWN | {"tailrace.mode": "log"})
+    with pytest.raises(SinkError, match=r"may have values in its new column c.* Set .*added\.default = reread"):
+        follow(spark, "log")
+    assert spark.altered() == []
+    follow(spark, "log", Policies(added_default="null"))
+    assert spark.altered() == ["add columns (`c` int)"]
+    assert filled not in spark.said
 
 
 def test_another_key_is_taken_where_it_tells_the_rows_apart(monkeypatch: pytest.MonkeyPatch) -> None:

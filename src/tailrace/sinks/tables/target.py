@@ -261,7 +261,9 @@ class Target:
         try:
             own = [name for name, _ in self.own]
             types = {name: kind.simpleString() for name, kind in self._columns.items()}
-            alteration = Alteration(record, form, since, types, self.owner.policies, own, self.stored.can_fill)
+            # A log keeps its older changes unaltered, and a rebuild would find nulls in them.
+            can_fill = self.stored.can_fill and self.owner.mode != "log"
+            alteration = Alteration(record, form, since, types, self.owner.policies, own, can_fill)
         except UnfollowedAlteration as error:
             raise self._stop(error) from None
         if alteration.is_nothing:
@@ -283,7 +285,7 @@ class Target:
             # From here on, `prepare` recognises older forms if their batch is replayed.
             self.stored.announce(steps, _recorded(replace(record, since=since)))
         for phase in phases:
-            if phase.fills and self.owner.mode != "log":
+            if phase.fills:
                 self.stored.fill(dict(phase.fills), "__valid_to is null" if self.owner.mode == "history" else "true")
             self.stored.alter(phase.steps, _recorded(phase.record))
             self._record = phase.record
