@@ -117,6 +117,21 @@ def test_what_a_table_does_not_follow(new: BlockForm, policies: Policies, said: 
     assert remedy in caught.value.remedy
 
 
+def test_a_name_that_a_renamed_column_has_kept_is_no_other_columns() -> None:
+    """Whether both alterations are found at once or one after the other, no value goes into another column."""
+    new, ignoring = form(ID, (2, "x"), B, (4, "a")), Policies(rename="ignore")
+    kept = list(Alteration(TABLE, form(ID, (2, "x"), B), AT, kinds(OLD), ignoring).phases())[-1].record
+    for old, policies in ((TABLE, ignoring), (kept, ignoring), (kept, ALWAYS)):
+        with pytest.raises(
+            UnfollowedAlteration, match="its column x is called a in the table, and it has another"
+        ) as told:
+            followed(new, policies, old=old)
+        assert "schema.add = ignore" in told.value.remedy
+        assert followed(new, replace(policies, rename="ignore", add="ignore"), old=old) == (
+            [], {"id": "id", "x": "a", "b": "b", "a": ""}
+        )  # fmt: skip
+
+
 def test_a_table_that_was_made_anew_under_the_same_name_is_told() -> None:
     old = replace(TABLE, relation=5)
     assert followed(replace(OLD, relation=5), old=old)[0] == []

@@ -228,7 +228,9 @@ class Alteration:
         self._kept = [held for held in self._kept if held.name not in adopted]
         recorded = {held.name for held in record.columns} | {move.now for move in self._moves}
         others = [*own, *(held.name for held in self._kept), *(set(types) - recorded)]
-        demand_names([move.held.name for move in self._moves if move.held.name], others)
+        names = [move.held.name for move in self._moves if move.held.name]
+        self._demand_one_each(names)
+        demand_names(names, others)
         self._key, self.moves_key = self._keyed()
 
     @property
@@ -299,6 +301,16 @@ class Alteration:
         if late and self._policies.added_default == STOP:
             raise self._untold(late[0])
         self.unfilled += late
+
+    def _demand_one_each(self, names: Sequence[str]) -> None:
+        """Raise UnfollowedAlteration if a column would have the name that a renamed one has kept in the table."""
+        taken = next((name for name in names if names.count(name) > 1), None)
+        if taken is not None:
+            renamed = next(one.held.source for one in self._moves if one.held.name == taken and one.was is not None)
+            raise UnfollowedAlteration(
+                f"its column {renamed} is called {taken} in the table, and it has another column {taken}",
+                "Set debezium.sink.tables.schema.add = ignore, or leave that column out with column.exclude.list",
+            )
 
     def _goes_aside(self, move: _Move, moves: Sequence[_Move]) -> bool:
         """Return True if a column must be renamed in two steps, by way of a temporary name.
