@@ -32,9 +32,11 @@ from tailrace.connectors.postgres.protocol import pgoutput
 from tailrace.connectors.postgres.verify_source import ComparedSnapshot
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, SinkError
+from tailrace.sinks.tables.evolution import HeldColumn, HeldTable
 from tailrace.snapshot import signals
 from tailrace.spark.lock import CheckpointLock, is_held
 from tailrace.verify import check, command, moments, repair
+from tailrace.verify import rows as verified_rows
 from tailrace.verify.check import Lake, TableResult, Verification, VerificationResult, demand
 from tailrace.verify.comparison import DIFFERENT, DUPLICATE, EXTRA, MISSING, Key, comparable
 from tailrace.verify.keys import FarMoment, array_of, values_of
@@ -219,6 +221,24 @@ def test_the_sink_tables_is_one_whose_tables_are_compared(monkeypatch: pytest.Mo
     monkeypatch.setattr(registry, "find", lambda name: without)
     with pytest.raises(ConfigError, match=r"does not support Db2 yet.*PostgreSQL, MongoDB"):
         demand("db2", sink, source)
+
+
+def test_columns_that_have_exchanged_names_are_not_compared() -> None:
+    """With schema.rename=ignore the values go on into the columns with the former names."""
+    of = table(("id", "int4"), ("a", "text"), ("b", "text"))
+    shape = TableForm.of(of, SETTINGS, FORM)
+    types = [("id", "int"), ("a", "string"), ("b", "string")]
+    fields = [SimpleNamespace(name=name, dataType=SimpleNamespace(simpleString=kind.__str__)) for name, kind in types]
+    rows = cast(Any, SimpleNamespace(schema=SimpleNamespace(fields=fields)))
+
+    def demand_columns(*columns: HeldColumn) -> None:
+        properties = {"tailrace.columns": HeldTable((HeldColumn(1, "id", "id"), *columns), ("id",)).text()}
+        stored = SimpleNamespace(path="/lake/t", properties=lambda: properties, held=lambda kind: kind)
+        verified_rows._demand_columns(cast(Any, stored), rows, shape)
+
+    demand_columns(HeldColumn(2, "a", "a"), HeldColumn(3, "b", "b"), HeldColumn(4, "x", "b", gone=True))
+    with pytest.raises(SinkError, match="source's column b is called a in it, and another column of the source is a"):
+        demand_columns(HeldColumn(2, "b", "a"), HeldColumn(3, "a", "b"))
 
 
 def test_commits_say_of_which_batch_they_are() -> None:

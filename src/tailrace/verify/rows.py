@@ -20,9 +20,11 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import SourceForm
 from tailrace.events.packed_changes import storable, stored
 from tailrace.events.table_plan import table_plan
+from tailrace.sinks.tables.evolution import HeldTable
 from tailrace.sinks.tables.formats.base import StoredTable
 from tailrace.sinks.tables.formats.detection import found_at
 from tailrace.sinks.tables.statements import quoted, type_of
+from tailrace.sinks.tables.target import COLUMNS
 from tailrace.spark.prefetch import ahead
 from tailrace.values.arrow import arrow_type_of, typed
 from tailrace.values.conversion import ColumnPlan
@@ -223,6 +225,14 @@ def table_side(
 
 
 def _demand_columns(stored: StoredTable, rows: DataFrame, shape: TableForm) -> None:
+    record = stored.properties().get(COLUMNS)
+    for held in HeldTable.of(record).columns if record is not None else ():
+        if held.name in shape.form.names and held.source != held.name and not held.gone:
+            raise SinkError(
+                f"The table {stored.path} cannot be compared: the source's column {held.source} is called {held.name} "
+                f"in it, and another column of the source is {held.name}.",
+                "Name other tables with --table.",
+            )
     has = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
     for name, kind in zip(shape.form.names, shape.form.types, strict=True):
         wanted = type_of(stored.held(kind))
