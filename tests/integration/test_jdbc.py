@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
@@ -17,6 +18,7 @@ from tailrace.connectors.registry import from_entries, parse
 from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.pipeline import Pipeline
 from tailrace.sinks.jdbc.sink import JdbcSink
+from tailrace.sinks.jdbc.writing import StatementWriter
 from tests.fix_postgres import Database
 from tests.unit.sinks.stream import Row, Stream, row, started
 
@@ -309,6 +311,30 @@ def test_what_was_inserted_before_a_crash_is_not_inserted_again(
         again.query.id = "one query"
         again.batch([put("r", 8, "b"), put("r", 10, "b"), put("c", 9, "a")], 9)
         assert rows_of(database)[6:] == [(8, "b"), (9, "a"), (10, "b")]
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_other_snapshot_rows_are_written_although_their_first_session_ends(
+    database: Database, stream_to: Callable[..., Stream], monkeypatch: pytest.MonkeyPatch, answered: bool
+) -> None:
+    """An earlier attempt has written as many records as the one whose session ends, before or after its commit."""
+    stream = stream_to(database, UPSERT)
+    stream.query.id = "one query"
+    stream.batch([put("r", 1, "a"), put("r", 2, "a"), put("r", 3, "a")], 7)
+    again = stream_to(database, UPSERT, batch_size="2")
+    again.query.id = "one query"
+    flush, lost = StatementWriter.flush, [True]
+
+    def losing(self: StatementWriter, connection: Any, planned: Any) -> None:
+        if answered or not lost:
+            flush(self, connection, planned)
+        if lost:
+            lost.clear()
+            raise psycopg.OperationalError("the session has ended")
+
+    monkeypatch.setattr(StatementWriter, "flush", losing)
+    again.batch([put("r", 4, "b"), put("r", 2, "b"), put("r", 5, "b"), put("r", 6, "b")], 7)
+    assert rows_of(database) == [(1, "a"), (2, "b"), (3, "a"), (4, "b"), (5, "b"), (6, "b")]
 
 
 def test_the_table_of_a_newer_version_is_refused_by_name(database: Database, tmp_path: Path) -> None:

@@ -311,9 +311,11 @@ class JdbcSink(OneWriter):
                     return
                 self._wait_out(error, tries)
             tries += 1
-            # The commit may have succeeded although its answer was lost.
+            # The commit may have succeeded although its answer was lost. The place of an earlier attempt says nothing:
+            # its snapshot rows may have been others.
             there = self._reached()
-            planned = [one for one in planned if one[2].records > there.records]
+            if there != self._before:
+                planned = [one for one in planned if one[2].records > there.records]
 
     def _wait_out(self, error: psycopg.Error, tries: int) -> None:
         """Wait before another attempt. Raises ConnectionFailed or SinkError if a retry is useless or none is left."""
