@@ -19,6 +19,7 @@ from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.pipeline import Pipeline
 from tailrace.sinks.jdbc.sink import JdbcSink
 from tailrace.sinks.jdbc.writing import StatementWriter
+from tailrace.sinks.writer import DeadLetters
 from tests.fix_postgres import Database
 from tests.unit.sinks.stream import Row, Stream, row, started
 
@@ -461,6 +462,26 @@ def test_a_row_that_the_server_refuses(
     assert reasons == ["InvalidTextRepresentation (SQLSTATE 22P02)", "it has no key"]
     assert "2 records were refused" in caplog.text
     assert "hush" not in caplog.text
+
+
+def test_a_refused_record_is_on_disk_before_the_rows_after_it_are_committed(
+    database: Database, stream_to: Callable[..., Stream], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process dies within a batch; its replay leaves out what is committed, and refuses nothing a second time."""
+    database.execute("create table p_public_t (id int primary key, v int)")
+    rows = [put("c", 1, "1"), put("c", 2, "x"), put("c", 3, None) | {"key": None}, put("c", 4, "4"), put("c", 5, "5")]
+    letters = tmp_path / "letters"
+    stream = stream_to(database, UPSERT, dead_letter_file=str(letters), batch_size="4")
+    stream.query.id = "one query"
+    with monkeypatch.context() as dying:
+        # what the memory of a process that dies holds is lost
+        dying.setattr(DeadLetters, "settle", lambda letters, batch: None)
+        stream.batch(rows[:4], 7)
+    again = stream_to(database, UPSERT, dead_letter_file=str(letters), batch_size="4")
+    again.query.id = "one query"
+    again.batch(rows, 7)
+    assert rows_of(database) == [(1, 1), (4, 4), (5, 5)]
+    assert sorted(json.loads(line)["position"][-1] for line in letters.read_text().splitlines()) == ["2", "3"]
 
 
 def test_a_text_that_the_server_has_no_form_for_is_refused_at_once(

@@ -157,6 +157,7 @@ class DeadLetters:
         if "://" in self.path:
             raise settings.wrong(DEAD_LETTERS, "must be the path of a file on the driver's host")
         self._lines: list[str] = []
+        self._stored = 0
 
     def __bool__(self) -> bool:
         return bool(self.path)
@@ -167,7 +168,7 @@ class DeadLetters:
             self._append("")
 
     def put(self, record: Record, reason: str, batch: int) -> None:
-        """Add a record and the reason for its refusal; `settle` writes it to disk."""
+        """Add a record and the reason for its refusal; `store` or `settle` writes it to disk."""
         line = {
             "reason": reason,
             "batch": batch,
@@ -181,13 +182,22 @@ class DeadLetters:
             line["headers"] = [{"key": one["key"], "value": _text(one["value"])} for one in record["headers"] or ()]
         self._lines.append(json.dumps(line, ensure_ascii=False) + "\n")
 
+    def store(self) -> None:
+        """Write the records that were put to disk. A sink whose replay leaves out records calls it before it commits
+        that it is past them."""
+        if self._lines:
+            lines, self._lines = self._lines, []
+            self._append("".join(lines))
+            self._stored += len(lines)
+
     def settle(self, batch: int) -> None:
-        """Write the records that were put since the last call to disk, and log their number."""
-        if not self._lines:
-            return
-        lines, self._lines = self._lines, []
-        self._append("".join(lines))
-        log.warning("batch %d: %d records were refused and are in %s", batch, len(lines), self.path)
+        """Write the records that were put to disk, and log the number of those since the last call."""
+        try:
+            self.store()
+        finally:
+            count, self._stored = self._stored, 0
+        if count:
+            log.warning("batch %d: %d records were refused and are in %s", batch, count, self.path)
 
     def _append(self, text: str) -> None:
         try:

@@ -256,6 +256,8 @@ class JdbcSink(OneWriter):
             else:
                 if change is not None:
                     planned.append((record, change, self._place))
+        # A replay leaves out what is committed, so refused records must be on disk before.
+        self._letters.store()
         self._keep_names()
         self._deliver(planned)
 
@@ -336,6 +338,7 @@ class JdbcSink(OneWriter):
                 "snapshot (signal execute-snapshot)."
             )
             self.refuse(record, _reason(error), remedy if (error.sqlstate or "").startswith("22") else "")
+            self._letters.store()
         else:
             for one in planned:
                 self._deliver([one])
