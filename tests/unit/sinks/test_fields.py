@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from tailrace.columns.table import Column
+from tailrace.connectors.postgres.values.conversions import conversion
+from tailrace.events.event_settings import EventSettings
 from tailrace.sinks.jdbc.changes import Reader, UnreadableRecord, Unsupported, cells, kind_of, placeholders
 from tailrace.sinks.jdbc.url import libpq
 
@@ -154,6 +157,23 @@ def test_a_value_against_its_schema_is_named_by_its_field_alone() -> None:
 def test_placeholders_are_known_in_every_form() -> None:
     found = placeholders(b"gone")
     assert {"gone", b64(b"gone"), "\\x676f6e65", '{"gone"}', '{"gone":"gone"}'} <= found
+
+
+@pytest.mark.parametrize("binary", ["bytes", "base64", "base64-url-safe", "hex"])
+@pytest.mark.parametrize("placeholder", ["__debezium_unavailable_value", "g\u00f6ne"])
+def test_placeholders_of_arrays_are_those_of_events(binary: str, placeholder: str) -> None:
+    settings = EventSettings(
+        logical_name="p", database="d", connector="postgresql", version="3", placeholder=placeholder.encode(),
+        binary_handling_mode=binary,
+    )  # fmt: skip
+    known = placeholders(placeholder.encode())
+    for name in ("int2", "int4", "int8", "oid", "date", "bytea", "uuid", "text", "varchar", "json"):
+        array = Column("v", f"_{name}", 0, kind="array", element=Column(name, name, 0))
+        made = conversion(array, settings)
+        assert made is not None and made.unavailable is not None and made.logical.items is not None, name
+        items = {"type": made.logical.items.connect, "name": made.logical.items.name}
+        field = {"type": "array", "items": items, "field": "v"}
+        assert cells({"fields": [field]}, {"v": made.unavailable})[0].text in known, name
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -334,4 +336,8 @@ def placeholders(placeholder: bytes) -> frozenset[str]:
         f"\\x{placeholder.hex()}",
     }
     maps = (json.dumps({word: word}, separators=separators) for separators in ((",", ":"), (", ", ": ")))
-    return frozenset({*forms, f'{{"{word}"}}', f'{{"\\\\x{placeholder.hex()}"}}', *maps})
+    # Arrays of numbers and of days have the placeholder's bytes as Java's numbers, arrays of UUIDs its MD5.
+    numbers = [(byte ^ 0x80) - 0x80 for byte in placeholder]
+    name = str(uuid.UUID(bytes=hashlib.md5(placeholder, usedforsecurity=False).digest(), version=3))
+    arrays = (_array(numbers, str), _array(numbers, _date), _array([name], str), *(_array([form], str) for form in forms))
+    return frozenset({*forms, *arrays, *maps})
