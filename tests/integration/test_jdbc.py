@@ -391,6 +391,15 @@ def test_tables_and_names(database: Database, stream_to: Callable[..., Stream]) 
     assert rows_of(database, '"old_x""; drop %s"') == [(1, "a")]
 
 
+def test_names_and_values_do_not_depend_on_the_encoding_of_the_environment(
+    database: Database, stream_to: Callable[..., Stream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("PGCLIENTENCODING", "LATIN1")
+        stream_to(database, UPSERT).batch([put("c", 1, "\u00e9\u20ac", topic="p.\u00e9")])
+    assert rows_of(database, "p_\u00e9") == [(1, "\u00e9\u20ac")]
+
+
 def test_other_keys_and_modes(database: Database, stream_to: Callable[..., Stream]) -> None:
     database.execute("create table p_public_t (id int, v text)")
     plain = stream_to(database, {})
@@ -574,6 +583,32 @@ def test_options_without_effect_are_told(caplog: pytest.LogCaptureFixture) -> No
     with caplog.at_level(logging.WARNING, "tailrace"):
         sinks.open("jdbc", options)
     assert caplog.text.count("has no effect") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, ["truncates"]),
+        ({"delete.tombstone.handling.mode": "drop"}, ["truncates", "deletes"]),
+        ({"delete.handling.mode": "drop", "drop.tombstones": "false"}, ["truncates"]),
+        ({"predicate": "p"}, ["truncates"]),
+        (None, []),
+    ],
+)
+def test_a_transform_that_drops_what_removes_rows_is_told(
+    caplog: pytest.LogCaptureFixture, options: dict[str, str] | None, told: list[str]
+) -> None:
+    unwrap = {"type": "io.debezium.transforms.ExtractNewRecordState", "replace.null.with.default": "false"}
+    own = {f"transforms.x.{name}": text for name, text in (unwrap | (options or {})).items()}
+    matches = {"predicates": "p", "predicates.p.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
+               "predicates.p.pattern": "p.*"}  # fmt: skip
+    chain = {} if options is None else {"transforms": "x", **own, **(matches if "predicate" in options else {})}
+    source = parse("postgres", SOURCE | {"value.converter.schemas.enable": "true"} | chain)
+    with caplog.at_level(logging.WARNING, "tailrace"):
+        sinks.open("jdbc", {"connection.url": "jdbc:postgresql://h/d"}, source)
+    found = [one.getMessage() for one in caplog.records if "drops" in one.getMessage()]
+    assert [text.split(" drops ")[1].split(",")[0] for text in found] == told
+    assert all("remedy: " in text for text in found)
 
 
 TYPES = (

@@ -160,6 +160,7 @@ class JdbcSink(OneWriter):
         elif not events.value_schemas_enable or (self._keys == "record_key" and not events.key_schemas_enable):
             lacking = "schemas in keys and values: debezium.format.schemas.enable = true"
         self._warn_of_defaults(source)
+        _warn_of_dropped(events)
         warn_of_partial_snapshots(source)
         if lacking:
             raise SinkError("The sink jdbc reads the types of columns from records.", f"It needs {lacking}.")
@@ -549,6 +550,23 @@ class JdbcSink(OneWriter):
         return SinkError(f"The database at {place} refuses: {_reason(error)}.", remedy)
 
 
+def _warn_of_dropped(events: EventSettings) -> None:
+    """Log warnings for a transform that drops deletes or truncates, which the sink therefore never sees."""
+    for one in events.transforms:
+        step: Any = getattr(one, "transform", one)
+        if type(step).__name__ != "ExtractNewRecordState":
+            continue
+        dropped = {"truncates": "leave it out: the sink reads events as they are"}
+        if step.deletes == "drop" and not step.keeps_tombstones:
+            dropped["deletes"] = "set its delete.tombstone.handling.mode = tombstone"
+        for what, remedy in dropped.items():
+            log.warning(
+                "jdbc: ExtractNewRecordState drops %s, so that rows stay there which the source no longer has; "
+                "remedy: %s, and remove those rows",
+                what, remedy,
+            )  # fmt: skip
+
+
 _SMALL = {capital: capital + 32 for capital in range(ord("A"), ord("Z") + 1)}
 
 
@@ -573,8 +591,9 @@ def _login(settings: Settings) -> dict[str, str]:
     except ValueError as fault:
         raise settings.wrong("connection.url", str(fault)) from None
     given = {"user": settings.text("connection.username"), "password": settings.given.get("connection.password", "")}
+    # Names and values are sent in UTF-8, whatever encoding the database or PGCLIENTENCODING names.
     return (
-        {"application_name": "tailrace", "connect_timeout": "10"}
+        {"application_name": "tailrace", "connect_timeout": "10", "client_encoding": "UTF8"}
         | found
         | {name: text for name, text in given.items() if text}
     )
