@@ -338,6 +338,39 @@ def test_other_snapshot_rows_are_written_although_their_first_session_ends(
     assert rows_of(database) == [(1, "a"), (2, "b"), (3, "a"), (4, "b"), (5, "b"), (6, "b")]
 
 
+@pytest.mark.parametrize("mode", ["upsert", "insert"])
+@pytest.mark.parametrize("kept", [[1, 3, 5, 6], [1, 3]])
+def test_a_batch_that_leaves_out_other_records_after_a_crash_is_written_whole(
+    database: Database, stream_to: Callable[..., Stream], caplog: pytest.LogCaptureFixture, mode: str, kept: list[int]
+) -> None:
+    """A new configuration leaves out a table, so that other records have the numbers of those that are committed."""
+    options = UPSERT | {"insert.mode": mode}
+    rows = [put("c", number, "a", topic=TOPIC if number % 2 else "p.public.left") for number in range(1, 5)]
+    stream = stream_to(database, options)
+    stream.query.id = "one query"
+    stream.batch(rows[:3], 7)
+    again = stream_to(database, options)
+    again.query.id = "one query"
+    again.batch([put("c", number, "a") for number in kept], 7)
+    assert rows_of(database) == [(number, "a") for number in kept]
+    assert "batch 7 was begun with other records" in caplog.text
+    again.batch([put("c", number, "a") for number in kept], 7)
+    assert caplog.text.count("was begun with other records") == 1
+
+
+def test_a_place_that_an_earlier_version_has_stored_counts(
+    database: Database, stream_to: Callable[..., Stream]
+) -> None:
+    stream = stream_to(database, UPSERT)
+    stream.query.id = "one query"
+    stream.batch([put("c", 1, "a"), put("c", 2, "a")], 7)
+    database.execute("delete from tailrace_batches where query like 'marks of%'", "delete from p_public_t where id = 1")
+    again = stream_to(database, UPSERT)
+    again.query.id = "one query"
+    again.batch([put("c", 1, "a"), put("c", 2, "a"), put("c", 3, "a")], 7)
+    assert rows_of(database) == [(2, "a"), (3, "a")]
+
+
 def test_the_table_of_a_newer_version_is_refused_by_name(database: Database, tmp_path: Path) -> None:
     database.execute(
         "create table tailrace_batches (query text primary key, batch bigint, records bigint, changes bigint)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -42,8 +43,9 @@ class Batch:
         return SimpleNamespace(conf=SimpleNamespace(set=self.settings.__setitem__))
 
     def mapInArrow(self, function: Function, schema: str) -> Batch:
-        self._batches = list(function(iter(self._batches)))
-        return self
+        made = copy(self)
+        made._batches = list(function(iter(self._batches)))
+        return made
 
     def toLocalIterator(self, prefetchPartitions: bool = False) -> Iterator[Row]:  # noqa: N803 - Spark's name
         return (row for batch in self._batches for row in batch.to_pylist())

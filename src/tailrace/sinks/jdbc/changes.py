@@ -339,5 +339,10 @@ def placeholders(placeholder: bytes) -> frozenset[str]:
     # Arrays of numbers and of days have the placeholder's bytes as Java's numbers, arrays of UUIDs its MD5.
     numbers = [(byte ^ 0x80) - 0x80 for byte in placeholder]
     name = str(uuid.UUID(bytes=hashlib.md5(placeholder, usedforsecurity=False).digest(), version=3))
-    arrays = (_array(numbers, str), _array(numbers, _date), _array([name], str), *(_array([form], str) for form in forms))
+    arrays = (
+        _array(numbers, str),
+        _array(numbers, _date),
+        _array([name], str),
+        *(_array([form], str) for form in forms),
+    )
     return frozenset({*forms, *arrays, *maps})

@@ -3,6 +3,9 @@
 A crash between the commit of rows and the commit of the checkpoint leads to a replay of the batch. A connection that is
 lost during a commit leaves its outcome unknown. In both cases the table shows which records have been written.
 
+A further row, whose `query` begins with `marks of`, has the mark of the records up to the same place in `changes`. A
+replay under another configuration, or of another batch with this number, has other records there.
+
 Further rows of the table map each table of the target to the name at the source of the rows in it. Their `query` is
 JSON: the query, the name at the target, the name at the source.
 """
@@ -10,8 +13,9 @@ JSON: the query, the name at the target, the name at the source.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import SinkError
@@ -28,9 +32,14 @@ FORM = 1
 
 _MARK = f"comment on table {NAME} is 'tailrace form {FORM}'"
 _FORM_OF = "select substring(obj_description(to_regclass(%s), 'pg_class') from '^tailrace form (\\d+)$')"
-_FIND = "select batch, records, changes from tailrace_batches where query = %s"
+_FIND = (
+    "select there.batch, there.records, there.changes, marks.changes from tailrace_batches there "
+    "left join tailrace_batches marks on marks.query = 'marks of ' || there.query "
+    "and marks.batch = there.batch and marks.records = there.records where there.query = %s"
+)
 _KEEP = (
-    "insert into tailrace_batches (query, batch, records, changes) values (%s, %s, %s, %s) on conflict (query) "
+    "insert into tailrace_batches (query, batch, records, changes) "
+    "values (%s, %s, %s, %s), ('marks of ' || %s, %s, %s, %s) on conflict (query) "
     "do update set batch = excluded.batch, records = excluded.records, changes = excluded.changes"
 )
 _NAMES = "select query from tailrace_batches where left(query, %s::int) = %s"
@@ -44,11 +53,19 @@ Names = Mapping[tuple[str, ...], tuple[str, ...]]
 class BatchPlace:
     """A place in a batch: the numbers of records and of changes before it; snapshot rows are not changes.
 
-    A replayed batch has the same changes, but may have other snapshot rows.
+    A replayed batch has the same changes, but may have other snapshot rows. `mark` is computed from the identities of
+    the records before the place; None if an earlier version has stored the place.
     """
 
     records: int = 0
     changes: int = 0
+    mark: int | None = field(default=0, compare=False)
+
+    def after(self, record: Mapping[str, Any]) -> BatchPlace:
+        """Return the place after a record, the next one of the batch."""
+        who = f"{record['op']}\0{record['topic']}\0{record['position']}\0{record['ordinal']}"
+        is_change = record["op"] != "r"
+        return BatchPlace(self.records + 1, self.changes + is_change, zlib.crc32(who.encode(), self.mark or 0))
 
 
 class BatchProgress:
@@ -86,7 +103,7 @@ class BatchProgress:
             return None
         row = connection.execute(_FIND, [query]).fetchone()
         connection.commit()
-        return BatchPlace(row[1], row[2]) if row and row[0] == batch else None
+        return BatchPlace(row[1], row[2], row[3]) if row and row[0] == batch else None
 
     def names(self, connection: psycopg.Connection[Any], query: str) -> dict[tuple[str, ...], tuple[str, ...]]:
         """Return the names that earlier runs of a query have stored."""
@@ -108,7 +125,8 @@ class BatchProgress:
     def keep(self, cursor: psycopg.Cursor[Any], place: BatchPlace) -> None:
         """Record, in the transaction that writes them, that the records up to `place` are written."""
         if self.is_kept:
-            cursor.execute(_KEEP, [self._query, self._batch, place.records, place.changes])
+            stored = [self._query, self._batch, place.records]
+            cursor.execute(_KEEP, [*stored, place.changes, *stored, place.mark])
 
 
 def _entry(query: str, *names: tuple[str, ...]) -> str:

@@ -35,6 +35,7 @@ from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, log
 
 if TYPE_CHECKING:
     import psycopg
+    from pyspark.sql import DataFrame
 
 _KNOWN = (
     "connection.url", "connection.username", "connection.password", "insert.mode", "primary.key.mode",
@@ -67,6 +68,10 @@ NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 _MOST_BYTES = 63
 """Bytes that PostgreSQL keeps of a name."""
 _PASSING, _OF_A_VALUE = ("08", "40", "53", "55", "57"), ("21", "22", "23")
+
+
+class _OtherRecords(Exception):
+    """The records of a replayed batch are not those that the database has."""
 
 
 class JdbcSink(OneWriter):
@@ -114,6 +119,8 @@ class JdbcSink(OneWriter):
         self._done = BatchProgress()
         # The place reached in the current batch, and the place up to which it was in the database when it began.
         self._place, self._before = BatchPlace(), BatchPlace()
+        # True while a batch is written again whose records are not those of the attempt before.
+        self._other = False
         self._writing = StatementWriter(self._tables, self._done)
         self._told: set[tuple[Name, str]] = set()
         # The source's name of each table, by its name in the target: all names, and names that are not stored yet.
@@ -240,15 +247,40 @@ class JdbcSink(OneWriter):
     def wanted(self, record: Record) -> bool:
         return record["op"] in _ROWS or record["op"] == _QUARANTINE
 
+    @property
+    def _skips(self) -> bool:
+        """True if the record before the current place is left out, because the database has it.
+
+        A replay reads snapshot rows anew, and the changes after them must be written again: records are skipped only if
+        all records so far were changes.
+        """
+        return not self._other and self._before.records == self._before.changes >= self._place.records
+
+    def write(self, batch: DataFrame, number: int) -> None:
+        self._place, self._before, self._other = BatchPlace(), BatchPlace(), False
+        try:
+            super().write(batch, number)
+            if not 0 < self._place.records < self._before.records or not self._skips:
+                return
+        except _OtherRecords:
+            pass
+        log.warning(
+            "jdbc: batch %d was begun with other records, since the configuration has changed or the checkpoint was "
+            "put back; all of it is written again: without a key, rows may be there twice; remedy: remove those",
+            number,
+        )
+        self._place, self._other = BatchPlace(), True
+        super().write(batch, number)
+
     def deliver(self, records: Sequence[Record], first: int) -> None:
         if first == 0:
-            self._place, self._before = BatchPlace(), self._reached()
+            self._before = self._reached()
         planned: list[Planned] = []
         for record in records:
-            self._place = BatchPlace(self._place.records + 1, self._place.changes + (record["op"] != "r"))
-            # A replay reads snapshot rows anew, and the changes after them must be written again: records are skipped
-            # only if all records so far were changes.
-            if self._before.records == self._before.changes >= self._place.records:
+            self._place = self._place.after(record)
+            if self._skips:
+                if self._place.records == self._before.records and self._before.mark not in (None, self._place.mark):
+                    raise _OtherRecords
                 continue
             try:
                 change = self._read(record)
@@ -419,6 +451,7 @@ class JdbcSink(OneWriter):
             return RowStatement(table, tables.update(table, key, known), key, others, left_out=out) if known else None
         # True for a row that the batch may already have inserted before a crash; a plain insert would conflict with it.
         before = self._before.records > 0 if record["op"] == "r" else self._place.changes <= self._before.changes
+        before = before or self._other
         if self._adds and record["op"] == "u":
             self._tell_added(table)
         if self._mode == "insert" and not (key and before):
