@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +16,7 @@ from tailrace.process import reachability
 from tailrace.sinks import authentication
 from tailrace.sinks.base import Settings
 from tailrace.sinks.web import FAILURES, Address, WebClient, failure, is_header_name, is_header_value
-from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, log
+from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, identity, log
 
 _KNOWN = (
     "url", "timeout.ms", "retries", "retry.interval.ms", "headers.prefix", "headers.encode.base64", "batch.enabled",
@@ -40,7 +41,7 @@ class HttpSink(OneWriter):
     """
 
     name = "http"
-    columns = ("topic", "key", "value", "headers", "position", "ordinal")
+    columns = ("op", "topic", "key", "value", "headers", "position", "ordinal")
     delivery = "at least once"
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -117,7 +118,7 @@ class HttpSink(OneWriter):
                 "debezium.sink.http.batch.enabled = true is not supported with values that are not JSON.",
                 "Leave it out.",
             )
-        reason = self._post(b"[" + b",".join(values) + b"]", [], first)
+        reason = self._post(b"[" + b",".join(values) + b"]", [], self._id(records, first))
         if reason and len(records) > 1:
             # Sent alone, each record shows whether it is the refused one.
             for number, record in enumerate(records):
@@ -135,17 +136,25 @@ class HttpSink(OneWriter):
                 self.refuse(record, "it has a header that HTTP cannot carry")
                 return
             headers.append((name, value))
-        reason = self._post(bytes(record["value"]), headers, number)
+        reason = self._post(bytes(record["value"]), headers, self._id([record], number))
         if reason:
             self.refuse(record, reason)
 
-    def _post(self, body: bytes, headers: Sequence[tuple[str, bytes]], number: int) -> str:
-        """Send a body until the server accepts it. Return "", or the reason if the server refuses the record itself.
+    def _id(self, records: Sequence[Record], number: int) -> str:
+        """Return an id of a request that is the same in a replay of its batch, and that no other records get.
+
+        The number of the first record is not enough: a replay with another configuration, or one that reads snapshot
+        rows anew, may have other records in the same places.
+        """
+        who = hashlib.sha256(repr([identity(record) for record in records]).encode()).hexdigest()
+        return f"{self.batch_name()}-{number}-{who[:16]}"
+
+    def _post(self, body: bytes, headers: Sequence[tuple[str, bytes]], message: str) -> str:
+        """Send a body, with `message` as its id, until the server accepts it. Return "", or the reason if the server refuses the record itself.
 
         Raises ConnectionFailed when all tries have failed, or SinkError if the last status is a refusal (3xx, 4xx).
         """
         assert self._client is not None
-        message = f"{self.batch_name()}-{number}"
         renewed, tries, fault = False, 0, ""
         while True:
             try:

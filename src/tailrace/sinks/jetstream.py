@@ -23,7 +23,7 @@ from tailrace.process import reachability
 from tailrace.process.installation import pip_install
 from tailrace.sinks.base import Settings, unreadable
 from tailrace.sinks.web import is_header_name
-from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, log
+from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, identity, log
 
 # --- publishing -------------------------------------------------------------------------------------------------------
 
@@ -527,9 +527,9 @@ class JetStreamSink(OneWriter):
         """Return an id of a record that is unique among all pipelines and the same in a replay of its batch.
 
         The record's number is not enough: a replay with another configuration may leave out other records, and number
-        the rest differently.
+        the rest differently. So may one that reads snapshot rows anew.
         """
-        place = (self.batch_name(), number, record["position"], record["ordinal"], record["op"], record["topic"])
+        place = (self.batch_name(), number, *identity(record))
         return hashlib.sha256(repr(place).encode()).hexdigest()[:32]
 
     def _publish(self, items: Sequence[_Item]) -> tuple[int, JetStreamFault | None]:

@@ -144,6 +144,18 @@ class OneWriter(Sink):
             self._letters.settle(number)
 
 
+def identity(record: Record) -> tuple[object, ...]:
+    """Return values that a record shares with its repeat in a replay, and with no record in its place that is another.
+
+    A replay reads snapshot rows anew, and others may stand in their places: the key tells them, else the value.
+    """
+    place = (record["position"], record["ordinal"], record["op"], record["topic"])
+    if record["op"] != "r":
+        return place
+    row = record["value"] if record["key"] is None else record["key"]
+    return (*place, None if row is None else bytes(row))
+
+
 class DeadLetters:
     """The file of refused records: one line of JSON per record, appended, in a file that only its owner may read.
 

@@ -307,6 +307,18 @@ def test_a_replay_is_passed_over_by_ids(nats: NatsServer, stream_to: Callable[..
     assert len({one.headers["Nats-Msg-Id"] for one in nats.messages("S")}) == 6
 
 
+def test_other_snapshot_rows_in_a_replay_are_not_passed_over(
+    nats: NatsServer, stream_to: Callable[..., Stream]
+) -> None:
+    """A row is gone when the snapshot is read anew, so that others have the numbers of those before the crash."""
+    rows = [row("a", number, op="r", position="A") for number in range(4)]
+    nats.make("S", ["a"])
+    stream = stream_to(nats.url, message_id_enabled="true")
+    stream.batch(rows[:3], 5)
+    stream.batch(rows[1:], 5)
+    assert rows[3]["value"] in [one.payload for one in nats.messages("S")]
+
+
 def test_ids_that_the_server_has_half_forgotten_do_not_turn_the_order(
     nats: NatsServer, stream_to: Callable[..., Stream]
 ) -> None:
