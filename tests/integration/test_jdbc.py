@@ -633,8 +633,8 @@ def test_a_transform_that_drops_what_removes_rows_is_told(
 ) -> None:
     unwrap = {"type": "io.debezium.transforms.ExtractNewRecordState", "replace.null.with.default": "false"}
     own = {f"transforms.x.{name}": text for name, text in (unwrap | (options or {})).items()}
-    matches = {"predicates": "p", "predicates.p.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
-               "predicates.p.pattern": "p.*"}  # fmt: skip
+    kind = "org.apache.kafka.connect.transforms.predicates.TopicNameMatches"
+    matches = {"predicates": "p", "predicates.p.type": kind, "predicates.p.pattern": "p.*"}
     chain = {} if options is None else {"transforms": "x", **own, **(matches if "predicate" in options else {})}
     source = parse("postgres", SOURCE | {"value.converter.schemas.enable": "true"} | chain)
     with caplog.at_level(logging.WARNING, "tailrace"):

@@ -150,8 +150,9 @@ class HttpSink(OneWriter):
         return f"{self.batch_name()}-{number}-{who[:16]}"
 
     def _post(self, body: bytes, headers: Sequence[tuple[str, bytes]], message: str) -> str:
-        """Send a body, with `message` as its id, until the server accepts it. Return "", or the reason if the server refuses the record itself.
+        """Send a body, with `message` as its id, until the server accepts it.
 
+        Returns "", or the reason if the server refuses the record itself.
         Raises ConnectionFailed when all tries have failed, or SinkError if the last status is a refusal (3xx, 4xx).
         """
         assert self._client is not None
