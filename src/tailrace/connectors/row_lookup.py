@@ -22,6 +22,13 @@ class PresentTable(Protocol):
     """A table, as tasks read it. Pickled by the driver, called by workers; holds the login, so its repr is only its
     name."""
 
+    def called(self, columns: Sequence[tuple[str, int]]) -> list[str]:
+        """Return the present names of columns, each given by a former name and `Column.number`.
+
+        A column whose number is 0, or that the table does not have any more, is returned under the name given.
+        """
+        ...
+
     def values(self, key: Sequence[str], keys: Sequence[pa.Array], columns: Sequence[str]) -> Iterator[Values]:
         """Yield the values of `columns`, in the types of blocks, for the rows whose columns `key` have the values
         `keys`.

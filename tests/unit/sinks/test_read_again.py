@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pyarrow as pa
 
 from tailrace.columns.blocks import BlockForm
+from tailrace.columns.table import Column, TableId, TableSchema
+from tailrace.connectors.postgres.row_lookup import PostgresTable
 from tailrace.connectors.row_lookup import Values
 from tailrace.sinks.tables.row_lookup import ValueFilling, marked_rows
 from tailrace.sinks.tables.rows import row_schema
 from tailrace.sinks.tables.statements import ReducedBatch, moved
+from tests.event_settings import event_settings
 
 FORM = BlockForm(("id", "v", "big", "doc"), (pa.int64(), pa.string(), pa.string(), pa.string()), (0,))
 
@@ -21,6 +25,9 @@ class Held:
 
     def __init__(self, known: Sequence[int]) -> None:
         self.known, self.asked = known, list[tuple[list[int], list[str]]]()
+
+    def called(self, columns: Sequence[tuple[str, int]]) -> list[str]:
+        return [name for name, _ in columns]
 
     def values(self, key: Sequence[str], keys: Sequence[pa.Array], columns: Sequence[str]) -> Iterator[Values]:
         assert key == ["id"]
@@ -46,6 +53,24 @@ def test_rows_get_what_they_miss_and_those_that_are_gone_are_left_out() -> None:
     }
     assert {(one["missing"], one["origin"]) for one in found} == {(None, None)}
     assert held.asked == [([1, 2], ["big"]), ([3], ["big", "doc"])]
+
+
+def test_a_column_is_read_under_the_name_that_it_has_now() -> None:
+    """Since the batch the column big was renamed, and doc has got its name."""
+    columns = [("id", "int8", 1), ("v", "text", 2), ("large", "text", 3), ("big", "text", 4)]
+    now = TableSchema(
+        TableId("d", "s", "t"), tuple(Column(name, kind, 0, number=number) for name, kind, number in columns), ("id",)
+    )
+
+    class Renamed(Held):
+        called = PostgresTable(cast(Any, None), now, event_settings("server", "d")).called
+
+    form, held = replace(FORM, numbers=(1, 2, 3, 4)), Renamed([1])
+    batch = pa.RecordBatch.from_pylist([row(1, 2, 3)], row_schema(form))
+    (found,) = [one for part in ValueFilling(form, held)(iter([batch])) for one in part.to_pylist()]
+    assert (found["c2"], found["c3"]) == ("large of 1", "big of 1")
+    # A column without a number, and one that is gone.
+    assert held.called([("big", 0), ("gone", 9)]) == ["big", "gone"]
 
 
 def test_what_a_row_misses_is_lost_where_its_old_key_is_not_there_or_may_be_of_a_later_row() -> None:

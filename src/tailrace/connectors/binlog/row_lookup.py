@@ -54,6 +54,10 @@ class BinlogPresentTable:
     def __repr__(self) -> str:
         return f"BinlogPresentTable({self.schema.id})"
 
+    def called(self, columns: Sequence[tuple[str, int]]) -> list[str]:
+        # the server does not number columns
+        return [name for name, _ in columns]
+
     def values(self, key: Sequence[str], keys: Sequence[pa.Array], columns: Sequence[str]) -> Iterator[Values]:
         form = form_of(dialect_of(self.config))
         plans = {plan.name: plan for plan in table_plan(self.schema, self.settings, form).columns}

@@ -58,6 +58,11 @@ class PostgresTable:
     def __repr__(self) -> str:
         return f"PostgresTable({self.schema.id})"
 
+    def called(self, columns: Sequence[tuple[str, int]]) -> list[str]:
+        plans = table_plan(self.schema, self.settings, FORM).columns
+        numbers = {self.schema.columns[self.schema.index(plan.source_name)].number: plan.name for plan in plans}
+        return [numbers.get(number, name) if number else name for name, number in columns]
+
     def values(self, key: Sequence[str], keys: Sequence[pa.Array], columns: Sequence[str]) -> Iterator[Values]:
         plans = {plan.name: plan for plan in table_plan(self.schema, self.settings, FORM).columns}
         missing = [name for name in (*key, *columns) if name not in plans]

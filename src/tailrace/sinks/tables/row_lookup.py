@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -139,15 +139,19 @@ class ValueFilling:
     def _filled(self, rows: pa.RecordBatch, misses: list[int]) -> Iterator[pa.RecordBatch]:
         form = self.form
         keys = [rows[f"c{index}"] for index in form.key]
-        names = [form.names[place] for place in misses]
+        names = self._called(misses)
         schema = row_schema(form)
-        for places, values in self.table.values([form.names[index] for index in form.key], keys, names):
+        for places, values in self.table.values(self._called(form.key), keys, names):
             part = rows.take(pa.array(places, pa.int64()))
             columns = {field.name: part[field.name] for field in schema}
             columns |= {f"c{place}": column for place, column in zip(misses, values, strict=True)}
             columns["missing"] = pa.nulls(len(part), FIXED[-1].type)
             columns["origin"] = pa.nulls(len(part), schema.field("origin").type)
             yield pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in schema], schema=schema)
+
+    def _called(self, places: Sequence[int]) -> list[str]:
+        """Return the present names of columns: since the batch, another column may have got the name of one."""
+        return self.table.called([(self.form.names[place], self.form.number(place)) for place in places])
 
 
 def _by_missing(batch: pa.RecordBatch) -> dict[tuple[int, ...], list[int]]:
