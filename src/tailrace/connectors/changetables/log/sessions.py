@@ -191,4 +191,5 @@ def _without(rows: ChangeRows, count: int) -> ChangeRows:
         rows.operation[count:],
         [column.slice(count) for column in rows.columns],
         None if rows.command is None else rows.command[count:],
+        {place: flags[count:] for place, flags in rows.touched.items()},
     )
