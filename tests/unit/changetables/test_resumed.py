@@ -16,9 +16,7 @@ from tests.unit.changetables.memory import MemoryDialect, MemorySession, Server,
 
 
 @pytest.mark.parametrize("failing", [-1, 1, 2])
-def test_what_an_update_has_set_is_known_after_a_lost_connection(
-    failing: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_an_update_has_set_is_known_after_a_lost_connection(failing: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A null that an update has set would otherwise count as a value that the log lacks, and a copy would keep the old
     value."""
     close_idle()

@@ -45,10 +45,11 @@ def whole(fetches: Iterator[ChangeRows], pairs: bool) -> Iterator[ChangeRows]:
         yield kept
 
 
-def together(cuts: Iterator[ChangeRows], key: Sequence[int]) -> Iterator[ChangeRows]:
+def together(cuts: Iterator[ChangeRows], key: Sequence[int], *, pairs: bool = True) -> Iterator[ChangeRows]:
     """Yield the same rows, cut so that a transaction stays together from its first change of a key on.
 
-    The input is that of `whole`; `key` are the indexes of the key's columns. At most one transaction is held in memory.
+    The input is that of `whole` with the same `pairs`; `key` are the indexes of the key's columns. At most one
+    transaction is held in memory.
     """
     kept: list[ChangeRows] = []
     for given in cuts:
@@ -63,7 +64,7 @@ def together(cuts: Iterator[ChangeRows], key: Sequence[int]) -> Iterator[ChangeR
             yield _all([*kept, _slice(rows, 0, last)])
             rows, last, kept = _slice(rows, last, len(rows)), 0, []
         rest = _slice(rows, last, len(rows))
-        if not _changes_keys(rest, key):
+        if not _changes_keys(rest, key, pairs):
             yield rows
             continue
         if last:
@@ -73,9 +74,10 @@ def together(cuts: Iterator[ChangeRows], key: Sequence[int]) -> Iterator[ChangeR
         yield _all(kept)
 
 
-def _changes_keys(rows: ChangeRows, key: Sequence[int]) -> bool:
-    """Return True if an update, or a possible update, among one transaction's rows changes a key."""
-    updates = np.isin(rows.operation[:-1], (BEFORE, DELETE)) & np.isin(rows.operation[1:], (AFTER, INSERT))
+def _changes_keys(rows: ChangeRows, key: Sequence[int], pairs: bool) -> bool:
+    """Return True if an update, or with `pairs` a possible update, among one transaction's rows changes a key."""
+    old, new = ((BEFORE, DELETE), (AFTER, INSERT)) if pairs else ((BEFORE,), (AFTER,))
+    updates = np.isin(rows.operation[:-1], old) & np.isin(rows.operation[1:], new)
     places = pa.array(np.flatnonzero(updates))
     return any(
         pc.any(pc.not_equal(rows.columns[place].take(places), rows.columns[place].slice(1).take(places))).as_py()

@@ -112,7 +112,6 @@ class LogTask:
 def change_batches(source: TaskSource, parts: list[Part]) -> Iterator[ChangeBatch]:
     """Yield the changes of one table, span after span."""
     from tailrace.connectors.changetables.log.rows import RowAssembly, TimesByPosition, skipped_rows, together, whole
-    from tailrace.events.table_plan import table_plan
 
     skipped = skipped_rows(source.settings.skipped_operations, source.dialect.pairs)
     for part in parts:
@@ -128,10 +127,10 @@ def change_batches(source: TaskSource, parts: list[Part]) -> Iterator[ChangeBatc
         rows = changes(source.dialect, part.database, span, part.table, source.retries, masked=exact)
         first = 0
         cuts = whole(rows, dialect.pairs)
-        if source.settings.blocks and dialect.pairs:
+        if source.settings.blocks:
             # a row may take the key of another row anywhere in a transaction
-            key = [column.index for column in table_plan(part.table, source.settings, source.form).key]
-            cuts = together(cuts, key)
+            key = [part.table.index(name) for name in part.table.key]
+            cuts = together(cuts, key, pairs=dialect.pairs)
         for cut in cuts:
             batch = assembly.batch(cut)
             if batch is not None and source.skips_unchanged:
