@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.config import Config
 from tailrace.config.expressions import compile_expression
+from tailrace.config.rows import keeps_copies
 from tailrace.config.timezone import timezone
 from tailrace.connectors.changetables.dialect import (
     FIRST_FETCH,
@@ -230,7 +231,11 @@ class SqlServerSession:
                     "start with a new checkpoint or with snapshot.mode=when_needed.",
                 )
             listed = tuple(of_source.get(name, of_change[name]) for name in one.columns)
-            key = tuple(name for name in keys.get(one.source_id, ()) if name in one.columns)
+            whole = keys.get(one.source_id, ())
+            key = tuple(name for name in whole if name in one.columns)
+            if len(key) < len(whole) and keeps_copies(self.config):
+                # events have the captured part, as in Debezium, but it does not identify the rows of a copy
+                key = ()
             found.append(DescribedTable(one, TableSchema(one.source, listed, key, oid=one.source_id)))
         return found
 
