@@ -14,7 +14,7 @@ from tailrace.connectors.db2.server.rows import parameter, selected, texts
 
 def boundary(connection: Connection, table: TableSchema, rows: KeyRange, count: int) -> Key | None:
     """Return the key of the `count`-th row of `rows` in the order of the key; None if there are fewer."""
-    where, values = condition(table, rows)
+    where, values = condition(table, rows, nulls=False)
     names = [quoted(name) for name in rows.key]
     first = (
         f"(SELECT {', '.join(names)} FROM {quoted(table.id.schema, table.id.table)}{where} "
@@ -47,8 +47,12 @@ def _last(connection: Connection, table: TableSchema, rows: KeyRange, source: st
     return tuple(text.decode() for text in texts_of)
 
 
-def condition(table: TableSchema, rows: KeyRange) -> tuple[str, list[Any]]:
-    """Return the condition of a range of keys, with a leading blank, and its values: `(a, b) > (x, y)` spelled out."""
+def condition(table: TableSchema, rows: KeyRange, *, nulls: bool = True) -> tuple[str, list[Any]]:
+    """Return the condition of a range of keys, with a leading blank, and its values: `(a, b) > (x, y)` spelled out.
+
+    Rows without a value in a nullable column, as a surrogate key may be, belong to the first of several ranges; with
+    `nulls` False to none.
+    """
     parts: list[str] = []
     values: list[Any] = []
     columns = [table.columns[table.index(name)] for name in rows.key]
@@ -62,6 +66,8 @@ def condition(table: TableSchema, rows: KeyRange) -> tuple[str, list[Any]]:
             compare = last if place == len(columns) - 1 else sign
             options.append(" AND ".join([*equal, f"{quoted(columns[place].name)} {compare} ?"]))
             values += [*given[:place], given[place]]
+        if nulls and sign == "<" and rows.after is None:
+            options += [f"{quoted(column.name)} IS NULL" for column in columns if column.nullable]
         parts.append("(" + " OR ".join(f"({one})" for one in options) + ")")
     if rows.keys:
         same = " AND ".join(f"{quoted(column.name)} = ?" for column in columns)
