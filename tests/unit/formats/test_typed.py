@@ -119,6 +119,15 @@ def test_what_is_finer_than_a_microsecond_is_cut_downwards() -> None:
     assert found.cast(pa.int64()).to_pylist() == [-1, 0]
 
 
+def test_names_of_fields_are_matched_without_case_where_none_is_the_same() -> None:
+    column = pa.array([{"id": 1, "Note": "a", "x": 5, "X": 6}], pa.struct([("id", pa.int64()), ("Note", pa.string()),
+                      ("x", pa.int64()), ("X", pa.int64())]))  # fmt: skip
+    wanted = pa.struct([("ID", pa.int64()), ("note", pa.string()), ("X", pa.int64())])
+    assert conform(column, wanted).to_pylist() == [{"ID": 1, "note": "a", "X": 6}]
+    both = pa.struct([("id", pa.int64()), ("ID", pa.int64())])
+    assert conform(column, both).to_pylist() == [{"id": 1, "ID": None}]
+
+
 def test_structs_conform_by_the_names_of_their_fields() -> None:
     column = pa.array(
         [{"a": 1, "b": "x"}, None, {"a": None, "b": "y"}], pa.struct([("a", pa.int32()), ("b", pa.string())])

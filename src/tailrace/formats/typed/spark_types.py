@@ -44,7 +44,8 @@ def held(kind: pa.DataType) -> pa.DataType:
 def conform(values: pa.Array, kind: pa.DataType, path: str = "") -> pa.Array:
     """Return the values in the type `kind`. Raises NotHeld if a value does not fit.
 
-    Structs are matched by field names: missing fields become null, extra fields are left out.
+    Structs are matched by field names, exactly or else without case, as Spark does: missing fields become null, extra
+    fields are left out.
     """
     if is_variant(kind):
         from tailrace.formats.typed.variant import variants
@@ -66,7 +67,7 @@ def conform(values: pa.Array, kind: pa.DataType, path: str = "") -> pa.Array:
 def _struct(values: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
     parts = []
     for field in kind:
-        place = values.type.get_field_index(field.name)
+        place = _place(values.type, kind, field.name)
         if place < 0:
             parts.append(pa.nulls(len(values), field.type))
         else:
@@ -74,6 +75,19 @@ def _struct(values: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
     if not parts:
         return pa.array([{} if is_valid else None for is_valid in values.is_valid().to_pylist()], kind)
     return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null() if values.null_count else None)
+
+
+def _place(values: pa.StructType, kind: pa.StructType, name: str) -> int:
+    """Return the index of the field of `values` for the field `name` of `kind`; -1 without one."""
+    place: int = values.get_field_index(name)
+    if place >= 0:
+        return place
+    alike = [
+        index
+        for index, field in enumerate(values)
+        if field.name.casefold() == name.casefold() and kind.get_field_index(field.name) < 0
+    ]
+    return alike[0] if len(alike) == 1 else -1
 
 
 def _offsets(values: pa.Array) -> pa.Array:
