@@ -57,6 +57,10 @@ _UNPUBLISHED = re.compile(r"^the publication \S+ does not publish .* remedy: (al
 """A warning about the changes of all tables, with the statement that mends the publication."""
 
 
+_WITHOUT_INDEX = re.compile(r"^(\S+): the unique index of its key .* or leave it out of copies")
+"""A warning about a table that may have no key any more."""
+
+
 _FORMER = re.compile(r"^(\S+) (?:was dropped: copies of it stay|is called \S+ now: the copy of the old name)")
 """A warning about a table that had the name before."""
 
@@ -227,11 +231,19 @@ class History:
         outcome.verdict = "mended" if outcome.stops or different else "equal"
 
     def _apply(self, connection: psycopg.Connection[Any], different: Mapping[str, str], told: list[str]) -> None:
-        """Apply the remedies of warnings: remove copies of tables that are renamed or no longer published, snapshot the
-        others."""
+        """Apply the remedies of warnings: remove copies of tables that are renamed, no longer published, or without a
+        key, and snapshot the others."""
         published = self._expected(connection)
         self._do(connection, [found[1] for text in told if (found := _UNPUBLISHED.search(text))][-1:])
+        unkeyed = {found[1] for text in told if (found := _WITHOUT_INDEX.search(text))}
+        unkeyed = {name for name in unkeyed if connection.execute(_KEYED, (name,)).fetchone() is None}
+        if unkeyed:
+            self._excluded |= unkeyed
+            self._configure()
         for name in different:
+            if name in unkeyed:
+                self.copies.remove(name)
+                continue
             is_renamed = any(text.startswith(f"{name} is called ") and "remove that copy" in text for text in told)
             if name not in published or is_renamed:
                 self.copies.remove(name)

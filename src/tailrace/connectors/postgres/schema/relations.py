@@ -188,8 +188,8 @@ class Relations:
         if has_doubtful_key(attributes, relation, present):
             log.warning(
                 "%s.%s: the unique index of its key (%s) was dropped, and the log does not tell when: rows that have "
-                "been written with equal keys since then are one row in copies; remedy: read %s.%s by a "
-                "snapshot (signal execute-snapshot)",
+                "been written with equal keys since then are one row in copies; remedy: give it a unique index again "
+                "and read %s.%s by a snapshot (signal execute-snapshot), or leave it out of copies",
                 relation.namespace, relation.name, ", ".join(attributes.key()), relation.namespace, relation.name,
             )  # fmt: skip
         self._known.read_before[oid] = present.next_xid & 0xFFFFFFFF
