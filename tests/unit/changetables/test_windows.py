@@ -83,6 +83,20 @@ def test_the_log_wins() -> None:
     assert sorted(event.op for event in events if event.op != "r") == ["c", "d", "d", "u"]
 
 
+def test_a_change_supersedes_only_its_own_row_where_a_surrogate_key_has_several() -> None:
+    database = Server("w")
+    database.table("dbo.a", ("id", "v"), ())
+    database.table("dbo.signals", ("id", "type", "data"), ("id",))
+    database.commit(*[("dbo.a", "c", None, ("1", f"x{number}")) for number in range(4)])
+    query = Query(database, **SIGNALS)
+    query.drain()
+    signal(database, **{"surrogate-key": "id"})
+    assert query.batch() is not None
+    database.commit(("dbo.a", "u", ("1", "x1"), ("1", "y")), ("dbo.a", "d", ("1", "x2"), None))
+    events = of_a(query.batch() or [])
+    assert sorted(event.after[1] or "" for event in events if event.op == "r" and event.after) == ["x0", "x3"]
+
+
 def test_a_restart_reads_an_unfinished_window_again() -> None:
     database = server()
     database.commit(*[("dbo.a", "c", None, (f"{number:03}", "x")) for number in range(9)])

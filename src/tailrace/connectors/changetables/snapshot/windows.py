@@ -112,6 +112,7 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, ClosingPlace, Ch
         self._databases = databases
         self._shown = shown
         self._pairs = dialect.pairs
+        self._unsent = dialect.unsent
         self._chunk_size: int = config["incremental.snapshot.chunk.size"]
         self.pace = ReadingPace(
             config.get("incremental.snapshot.window.chunks") or 0,
@@ -300,7 +301,8 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, ClosingPlace, Ch
                 return FoundChunks([], cursor)
             bounds = KeyRange(key, cursor.last, cursor.maximum, one.filter)
             end: Key = self._session.boundary(table, bounds, self._chunk_size * count) or cursor.maximum
-            identity = table.key or key
+            # a surrogate key may be the same in several rows, and a change of one does not show the others
+            identity = table.key or self._compared(table)
             shown = with_columns(self._shown(table), table, (*identity, *key))
             columns = _joined(self._session.rows(shown, replace(bounds, upto=end)), len(shown.columns))
         except TailraceError as error:
@@ -310,6 +312,12 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, ClosingPlace, Ch
             raise UnusableTable("SQL_EXCEPTION") from None
         rows = cursor.rows + (len(columns[0]) if columns else 0)
         return FoundChunks([WindowRows(shown, identity, columns)], Cursor(end, cursor.maximum, rows), count)
+
+    def _compared(self, table: TableSchema) -> tuple[str, ...]:
+        """Return the columns by which changes recognize rows of a table without a key: all that changes carry."""
+        return tuple(
+            column.name for column in table.columns if column.type_name not in self._unsent and not column.generated
+        )
 
 
 def signal_table(named: str | Sequence[str] | None, databases: Sequence[str]) -> TableId | None:
