@@ -154,6 +154,15 @@ def test_a_value_against_its_schema_is_named_by_its_field_alone() -> None:
     assert "hush" not in str(raised.value)
 
 
+@pytest.mark.parametrize("number", ["1E+2", "12.50", "-0.001", "7", "123456789012345678901234567890.5"])
+def test_decimals_may_be_numbers(number: str) -> None:
+    """With decimal.format = NUMERIC; 1E+2 is base64 of another number."""
+    schema = {"type": "struct", "fields": [{**DECIMAL, "parameters": {"scale": "-2"}, "field": "v"}]}
+    data = b'{"schema":%b,"payload":{"v":%b}}' % (json.dumps(schema, separators=(",", ":")).encode(), number.encode())
+    parsed = Reader().read(data, "t")
+    assert cells(parsed.schema, parsed.payload)[0].text == number
+
+
 def test_placeholders_are_known_in_every_form() -> None:
     found = placeholders(b"gone")
     assert {"gone", b64(b"gone"), "\\x676f6e65", '{"gone"}', '{"gone":"gone"}'} <= found

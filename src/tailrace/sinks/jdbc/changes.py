@@ -34,6 +34,12 @@ _INFINITE = {
 }
 
 
+class _Number(str):
+    """A number of JSON with a fraction or an exponent, as its text: `1E+2` is also base64."""
+
+    __slots__ = ()
+
+
 class Unsupported(Exception):
     """A field of a type that the sink cannot write. The text names the type and holds no data."""
 
@@ -118,7 +124,7 @@ def _milli_timestamp(ms: int) -> str:
 
 def _decimal(value: Any, scale: int) -> str:
     """Return a decimal from its unscaled number in base64. A value that is not a text is a number in JSON."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or isinstance(value, _Number):
         return str(value)
     unscaled = int.from_bytes(_decoded(value), "big", signed=True)
     if scale <= 0:
@@ -269,7 +275,7 @@ class Reader:
             start, schema = self._begin(data)
             self._known[where] = start, schema
         try:
-            return Parsed(schema, json.loads(data[len(start) : -1], parse_float=str))
+            return Parsed(schema, json.loads(data[len(start) : -1], parse_float=_Number))
         except ValueError:
             raise UnreadableRecord("it is not JSON") from None
 
@@ -291,7 +297,7 @@ class Reader:
 def header_payload(data: bytes) -> Any:
     """Return the value of a header in JSON with or without a schema. Raises UnreadableRecord."""
     try:
-        found = json.loads(data, parse_float=str)
+        found = json.loads(data, parse_float=_Number)
     except ValueError:
         raise UnreadableRecord("a header is not JSON") from None
     return found["payload"] if isinstance(found, dict) and found.keys() == {"schema", "payload"} else found
