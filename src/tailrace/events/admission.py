@@ -149,6 +149,19 @@ def doubts(
         several = "; ".join(f"its column {name} {why}" for name, why, _ in lossy)
         remedy = " ".join(dict.fromkeys(remedy for _, _, remedy in lossy))
         yield "warning", f"A copy of {table.id} shows some values alike that differ: {several}.", remedy
+    unseen = [
+        plan.source_name
+        for plan in columns
+        if plan.conversion.unavailable is None and _is_array(table.columns[table.index(plan.source_name)])
+    ]
+    # blocks and typed rows tell a value that the log lacks from a null
+    if unseen and settings.copy and table.replica_identity != "f":
+        yield (
+            "warning",
+            f"A copy of {table.id} gets null for a large array in {', '.join(unseen)} when an update leaves it as it "
+            "is: the log lacks the value, and events have no placeholder for it.",
+            "Give the table REPLICA IDENTITY FULL, or leave the columns out with column.exclude.list.",
+        )
 
 
 _DECIMALS = frozenset(("numeric", "decimal", "dec", "fixed", "number", "money", "smallmoney", "decfloat"))
@@ -197,6 +210,12 @@ def _blurring(plan: ColumnPlan, column: Column, settings: EventSettings) -> tupl
     # digits up to microseconds are lost by the option time.precision.mode alone
     lost = _lost_digits(plan, column) if _digits_of(column) > _MICRO else None
     return None if lost is None else (lost, _LEAVE_OUT)
+
+
+def _is_array(column: Column) -> bool:
+    while column.kind == "domain" and column.element is not None:
+        column = column.element
+    return column.kind == "array"
 
 
 def _innermost(column: Column) -> Column:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.values import declared_types
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
-from tailrace.events.admission import Admission
+from tailrace.events.admission import Admission, doubts
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.record_assembly import to_rows
 from tests.event_settings import event_settings
@@ -215,6 +216,20 @@ def test_columns_that_differ_in_case_are_both_shown_with_a_warning() -> None:
     assert len(admission.warnings) == 1
     assert "columns A and a of public.t differ only in case" in admission.warnings[0]
     assert shown({}, ("c", None, ("1", "2")), of=schema)[0][1]["after"] == {"A": "1", "a": "2"}
+
+
+def test_a_copy_that_gets_null_for_unchanged_large_arrays_is_told() -> None:
+    """Events have no placeholder for arrays of floats; blocks and tables of a full identity need none."""
+    floats = Column("f", "_float8", 1022, kind="array", element=Column("", "float8", 701))
+    numbers = Column("n", "_int4", 1007, kind="array", element=Column("", "int4", 23))
+    within = Column("d", "vector", 9, kind="domain", element=floats)
+    schema = table("t", [Column("id", "int4", 23), floats, numbers, within])
+    told = [
+        list(doubts(schema, settings(options), FORM)) for options in ({"row.copy": "true"}, {"row.blocks": "last"}, {})
+    ]
+    assert [[level for level, _, _ in found] for found in told] == [["warning"], [], []]
+    assert "public.t gets null for a large array in f, d when an update" in told[0][0][1]
+    assert list(doubts(replace(schema, replica_identity="f"), settings({"row.copy": "true"}), FORM)) == []
 
 
 @pytest.mark.seed("000-09")
