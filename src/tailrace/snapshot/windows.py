@@ -469,7 +469,9 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
                 chunks += found.chunks
                 used += found.count
                 continue
-            notes.append(self._notifications.scanned(left, "EMPTY" if found.cursor.maximum == () else status))
+            # without a greatest key there are no rows, or all keys are NULL
+            is_empty = found.cursor.maximum == () and not found.cursor.rows
+            notes.append(self._notifications.scanned(left, "EMPTY" if is_empty else status))
             left = left.next_table()
         if left is None:
             notes.append(self._notifications.of(state.id, "COMPLETED"))

@@ -371,7 +371,7 @@ class MemorySession:
 
     def maximum(self, table: TableSchema, rows: KeyRange) -> Key | None:
         self.called("maximum")
-        found = self._rows(table, rows)
+        found = [row for row in self._rows(table, rows) if all(row[name] is not None for name in rows.key)]
         return key_of(found[-1], rows.key) if found else None
 
     def rows(self, table: TableSchema, rows: KeyRange, statement: str | None = None) -> Iterator[list[pa.Array]]:

@@ -97,6 +97,21 @@ def test_a_change_supersedes_only_its_own_row_where_a_surrogate_key_has_several(
     assert sorted(event.after[1] or "" for event in events if event.op == "r" and event.after) == ["x0", "x3"]
 
 
+@pytest.mark.parametrize("key", [("id",), ()])
+def test_rows_are_read_where_a_surrogate_key_is_null_in_all(key: tuple[str, ...]) -> None:
+    database = Server("w")
+    database.table("dbo.a", ("id", "v"), key)
+    database.table("dbo.signals", ("id", "type", "data"), ("id",))
+    database.commit(*[("dbo.a", "c", None, (f"{number}", None)) for number in range(5)])
+    query = Query(database, **SIGNALS, incremental__snapshot__chunk__size="2")
+    query.drain()
+    signal(database, **{"surrogate-key": "v"})
+    events = of_a(query.drain())
+    assert [(event.op, event.after) for event in events] == [("r", (f"{number}", None)) for number in range(5)]
+    assert query.start is not None
+    assert "state" not in query.start["progress"]
+
+
 def test_a_restart_reads_an_unfinished_window_again() -> None:
     database = server()
     database.commit(*[("dbo.a", "c", None, (f"{number:03}", "x")) for number in range(9)])

@@ -295,12 +295,17 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, ClosingPlace, Ch
         if not key:
             raise UnusableTable("NO_PRIMARY_KEY")
         try:
+            begins = cursor.maximum is None
             if cursor.maximum is None:
                 cursor = Cursor(None, self._session.maximum(table, KeyRange(key, condition=one.filter)) or ())
-            if not cursor.maximum or cursor.last == cursor.maximum:
+            # a surrogate key may be NULL in every row: they have no greatest key, and are one chunk
+            is_null = begins and not cursor.maximum and one.surrogate is not None
+            if not is_null and (not cursor.maximum or cursor.last == cursor.maximum):
                 return FoundChunks([], cursor)
-            bounds = KeyRange(key, cursor.last, cursor.maximum, one.filter)
-            end: Key = self._session.boundary(table, bounds, self._chunk_size * count) or cursor.maximum
+            bounds = KeyRange(key, cursor.last, cursor.maximum or None, one.filter)
+            end: Key | None = None
+            if cursor.maximum:
+                end = self._session.boundary(table, bounds, self._chunk_size * count) or cursor.maximum
             # a surrogate key may be the same in several rows, and a change of one does not show the others
             identity = table.key or self._compared(table)
             shown = with_columns(self._shown(table), table, (*identity, *key))
@@ -311,6 +316,8 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, ClosingPlace, Ch
             log.warning("a query of %s fails: %s", one, error.message)
             raise UnusableTable("SQL_EXCEPTION") from None
         rows = cursor.rows + (len(columns[0]) if columns else 0)
+        if is_null and not rows:
+            return FoundChunks([], cursor)
         return FoundChunks([WindowRows(shown, identity, columns)], Cursor(end, cursor.maximum, rows), count)
 
     def _compared(self, table: TableSchema) -> tuple[str, ...]:
