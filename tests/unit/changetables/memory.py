@@ -73,7 +73,8 @@ class Server:
 
     `steps` names all requests of sessions: calls, and fetches of rows. The connection is lost once, at step number
     `fault` (0: never): before the server does anything or, with `late`, after it has written but before it answers. The
-    next `behind` queries for the newest position are answered by an empty replica.
+    next `behind` queries for the newest position are answered by an empty replica. `kinds` has the types of columns
+    by name; others are nvarchar.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Server:
     late: bool = False
     behind: int = 0
     lineage: str = ""
+    kinds: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # Workers keep sessions, so names must be unique.
@@ -192,6 +194,8 @@ class MemoryDialect:
     def pairs(self) -> bool:
         return SERVERS[self.server].pairs
 
+    unordered: frozenset[str] = frozenset(("sql_variant",))
+
     @property
     def unsent(self) -> frozenset[str]:
         return frozenset()
@@ -263,7 +267,23 @@ class MemorySession:
 
     def describe(self, captures: Sequence[CaptureTable]) -> list[DescribedTable]:
         self.called("describe")
-        return [DescribedTable(one, schema(one.source, one.columns, one.key)) for one in captures]
+        found = [DescribedTable(one, schema(one.source, one.columns, one.key)) for one in captures]
+        kinds = self.server.kinds
+        if not kinds:
+            return found
+        return [
+            replace(
+                one,
+                table=replace(
+                    one.table,
+                    columns=tuple(
+                        replace(column, type_name=kinds.get(column.name, column.type_name))
+                        for column in one.table.columns
+                    ),
+                ),
+            )
+            for one in found
+        ]
 
     def warnings(self, captures: Sequence[CaptureTable]) -> list[str]:
         self.called("warnings")
@@ -353,6 +373,8 @@ class MemorySession:
             raise StatementCutOff("The condition takes too long.")
         source = self.server.tables[str(table.id)]
         found = [dict(zip(source.columns, row, strict=False)) for row in source.rows.values()]
+        bounded = rows.after is not None or rows.upto is not None or rows.keys
+        assert not bounded or not any(self.server.kinds.get(name) == "sql_variant" for name in rows.key)
         if rows.key:
             found.sort(key=lambda row: key_of(row, rows.key))
             found = [

@@ -45,6 +45,12 @@ def test_each_row_comes_with_the_place_of_its_key(
     assert server.calls["rows"] == (1 + len(failing) if most > 2 else 2)
 
 
+def test_a_key_whose_texts_are_no_values_is_not_looked_up() -> None:
+    rows, table = made(Server("db", kinds={"id": "sql_variant"}))
+    with pytest.raises(UnreadableRows, match=r"cannot read dbo\.t again by id, because of its type"):
+        read(rows, table)
+
+
 def test_a_server_that_stays_away_is_an_error() -> None:
     rows, table = made(Server("db", fetch=2, failing_rows=(0, 0)), retries=1)
     with pytest.raises(ConnectionFailed):

@@ -112,6 +112,29 @@ def test_rows_are_read_where_a_surrogate_key_is_null_in_all(key: tuple[str, ...]
     assert "state" not in query.start["progress"]
 
 
+@pytest.mark.parametrize("surrogate", [False, True])
+def test_a_key_whose_texts_are_no_bounds_has_no_windows(surrogate: bool, caplog: pytest.LogCaptureFixture) -> None:
+    database = Server("w", kinds={"b": "sql_variant"})
+    database.table("dbo.a", ("id", "b"), ("id",) if surrogate else ("id", "b"))
+    database.table("dbo.signals", ("id", "type", "data"), ("id",))
+    database.commit(*[("dbo.a", "c", None, (f"{number}", "x")) for number in range(3)])
+    query = Query(database, **SIGNALS)
+    query.drain()
+    signal(database, **({"surrogate-key": "b"} if surrogate else {}))
+    assert of_a(query.drain()) == []
+    assert f"ranges of {'b' if surrogate else 'id, b'} cannot be read, because of its type" in caplog.text
+    assert "dbo.a is left out: it has no primary key" in caplog.text
+
+
+def test_an_initial_snapshot_reads_a_table_whose_key_cannot_bound_ranges_as_one() -> None:
+    database = Server("w", kinds={"b": "sql_variant"})
+    database.table("dbo.a", ("id", "b"), ("id", "b"))
+    database.commit(*[("dbo.a", "c", None, (f"{number}", "x")) for number in range(9)])
+    events = Query(database).drain(max_rows=2)
+    assert sorted(event.after or () for event in events) == [(f"{number}", "x") for number in range(9)]
+    assert database.calls.get("boundary") is None
+
+
 def test_a_restart_reads_an_unfinished_window_again() -> None:
     database = server()
     database.commit(*[("dbo.a", "c", None, (f"{number:03}", "x")) for number in range(9)])

@@ -333,6 +333,12 @@ class Dialect(Protocol):
         ...
 
     @property
+    def unordered(self) -> frozenset[str]:
+        """The names of types whose texts do not become the same values again: no range of keys has them as bounds
+        (SQL Server's `sql_variant`)."""
+        ...
+
+    @property
     def keeping(self) -> str:
         """The name of the setting that says for how long changes are kept."""
         ...
@@ -340,6 +346,11 @@ class Dialect(Protocol):
     def connect(self, database: str) -> Session:
         """Return a new session. Raises ConnectionFailed, and PrerequisiteError for an unknown database. Any process."""
         ...
+
+
+def ordering(table: TableSchema, key: Sequence[str], unordered: Set[str]) -> tuple[str, ...]:
+    """Return `key` if its values can be bounds of ranges; () if one of its columns has a type of `unordered`."""
+    return () if any(table.columns[table.index(name)].type_name in unordered for name in key) else tuple(key)
 
 
 # --- fetches of drivers -----------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ class Db2Dialect:
     pairs: bool = True
     brackets: bool = False
     unsent: frozenset[str] = frozenset()
+    unordered: frozenset[str] = frozenset()
     keeping: str = "RETENTION_LIMIT of the Capture program"
 
     @property

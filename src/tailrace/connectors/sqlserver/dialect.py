@@ -50,6 +50,8 @@ _ROWS_FETCH = 10_000
 _ISOLATION = "snapshot.isolation.mode"
 _LISTED = 1000
 _UNSENT = frozenset(("text", "ntext", "image", "xml"))
+# its text comes back as nvarchar, which sorts before every number
+_UNORDERED = frozenset(("sql_variant",))
 _LARGE = frozenset(("text", "ntext", "image", "xml", "geometry", "geography", "json"))
 
 
@@ -63,6 +65,7 @@ class SqlServerDialect:
     pairs: bool = False
     brackets: bool = True
     unsent: frozenset[str] = _UNSENT
+    unordered: frozenset[str] = _UNORDERED
     keeping: str = "the retention of the clean-up job (sys.sp_cdc_change_job)"
 
     @property

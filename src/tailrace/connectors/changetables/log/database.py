@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.connectors.changetables.capture_history import CaptureHistory, CapturePeriod, PeriodPart, begun_by
-from tailrace.connectors.changetables.dialect import CaptureTable, Dialect, Position, Session
+from tailrace.connectors.changetables.dialect import CaptureTable, Dialect, Position, Session, ordering
 from tailrace.connectors.changetables.log.sessions import lost
 from tailrace.connectors.changetables.offset import DatabaseProgress
 from tailrace.connectors.changetables.position import Newest, Read, following, from_start, read_to
@@ -60,6 +60,10 @@ class Database:
     def pairs(self) -> bool:
         """True if updates may be pairs; see Dialect."""
         return self._dialect.pairs
+
+    def ordering(self, table: TableSchema) -> tuple[str, ...]:
+        """Return the key by whose ranges the table is read, () if there is none; see `dialect.ordering`."""
+        return ordering(table, table.key, self._dialect.unordered)
 
     @property
     def session(self) -> Session:

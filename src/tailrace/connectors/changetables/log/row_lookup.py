@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tailrace.columns.table import TableSchema
-from tailrace.connectors.changetables.dialect import Dialect, KeyRange
+from tailrace.connectors.changetables.dialect import Dialect, KeyRange, ordering
 from tailrace.connectors.changetables.log.sessions import Retries, borrowed
 from tailrace.errors import ConnectionFailed, StatementCutOff, TailraceError
 from tailrace.events.reselection import Found, Key, UnreadableRows
@@ -31,6 +31,8 @@ class PresentRows:
     def of_keys(
         self, table: TableSchema, key: Sequence[str], keys: Sequence[Key], columns: Sequence[str]
     ) -> Iterator[Found]:
+        if not ordering(table, key, self.dialect.unordered):
+            raise UnreadableRows(f"cannot read {table.id} again by {', '.join(key)}, because of its type")
         names = list(dict.fromkeys((*key, *columns)))
         read = replace(table, columns=tuple(table.columns[table.index(name)] for name in names), key=tuple(key))
         left = {one: place for place, one in enumerate(keys)}

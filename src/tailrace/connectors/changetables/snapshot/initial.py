@@ -143,11 +143,12 @@ class TableSnapshots:
         """Return the key at which the next chunk ends; None if it is the table's last."""
         id_ = snapshot.tables[place]
         era = _era(reached, id_)
-        if era is None or not era.table.key or self._statement(id_, _chosen(snapshot)):
+        key = () if era is None else self.database(id_).ordering(era.table)
+        if era is None or not key or self._statement(id_, _chosen(snapshot)):
             return None
         session = self.database(id_).session
-        end = session.boundary(era.table, KeyRange(era.table.key, last), rows)
-        if end is None or session.boundary(era.table, KeyRange(era.table.key, end), 1) is None:
+        end = session.boundary(era.table, KeyRange(key, last), rows)
+        if end is None or session.boundary(era.table, KeyRange(key, end), 1) is None:
             return None
         return end
 
@@ -175,14 +176,14 @@ class TableSnapshots:
                 closes_snapshot=closes and one.place == own[-1],
             )
             statement = self._statement(id_, _chosen(snapshot))
-            key = () if statement else era.table.key
+            key = () if statement else self.database(id_).ordering(era.table)
             tasks.append(
                 SnapshotTask(
                     source,
                     self.database(id_).name,
                     with_columns(self._shown(era.table), era.table, key),
                     chunk,
-                    KeyRange(key, one.after, one.upto),
+                    KeyRange(key, one.after, one.upto) if key else KeyRange(),
                     statement,
                     reached[self.database(id_).name].position,
                     snapshot.at_us,

@@ -20,7 +20,7 @@ import pyarrow as pa
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config.filters import quoted_parts
 from tailrace.connectors.changetables.capture_history import CaptureHistory, CapturePeriod, PeriodPart
-from tailrace.connectors.changetables.dialect import DELETE, Dialect, Key, KeyRange, Position, Session
+from tailrace.connectors.changetables.dialect import DELETE, Dialect, Key, KeyRange, Position, Session, ordering
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.ipc import to_ipc
 from tailrace.connectors.changetables.log.tasks import TaskSource, WindowTask
@@ -112,7 +112,7 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, ClosingPlace, Ch
         self._databases = databases
         self._shown = shown
         self._pairs = dialect.pairs
-        self._unsent = dialect.unsent
+        self._unsent, self._unordered = dialect.unsent, dialect.unordered
         self._chunk_size: int = config["incremental.snapshot.chunk.size"]
         self.pace = ReadingPace(
             config.get("incremental.snapshot.window.chunks") or 0,
@@ -292,7 +292,9 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, ClosingPlace, Ch
             raise UnusableTable("UNKNOWN_SCHEMA")
         table = era.table
         key = (one.surrogate,) if one.surrogate is not None else table.key
-        if not key:
+        if not ordering(table, key, self._unordered):
+            if key:
+                log.warning("%s: ranges of %s cannot be read, because of its type", one, ", ".join(key))
             raise UnusableTable("NO_PRIMARY_KEY")
         try:
             begins = cursor.maximum is None
@@ -307,7 +309,7 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, ClosingPlace, Ch
             if cursor.maximum:
                 end = self._session.boundary(table, bounds, self._chunk_size * count) or cursor.maximum
             # a surrogate key may be the same in several rows, and a change of one does not show the others
-            identity = table.key or self._compared(table)
+            identity = self._here.ordering(table) or self._compared(table)
             shown = with_columns(self._shown(table), table, (*identity, *key))
             columns = _joined(self._session.rows(shown, replace(bounds, upto=end)), len(shown.columns))
         except TailraceError as error:
