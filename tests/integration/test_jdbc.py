@@ -275,6 +275,66 @@ def test_a_row_that_changes_its_key_keeps_what_the_log_leaves_out(
             stream_to(database, UPSERT | options).batch(moved(2, 3))
 
 
+def handed_on(*changes: tuple[int, int, str], transaction: str = "T") -> list[Row]:
+    """Return the records of a transaction whose rows change their keys, each `(old, new, text)`."""
+    rows = []
+    for ordinal, (old, new, text) in enumerate(changes):
+        headers = [
+            [{"key": f"__debezium.{kind}", "value": document(struct(ID), {"id": number})}]
+            for kind, number in (("newkey", new), ("oldkey", old))
+        ]
+        gone, came = event("d", old) | {"headers": headers[0]}, put("c", new, text) | {"headers": headers[1]}
+        rows += [one | {"position": transaction, "ordinal": ordinal} for one in (gone, gone | tombstone(old), came)]
+        rows[-2]["headers"] = headers[0]
+    return rows
+
+
+@pytest.mark.parametrize("size", ["2", "500"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [(1, 2, "a"), (2, 3, "b"), (3, 4, "c")],
+        [(3, 4, "c"), (2, 3, "b"), (1, 2, "a")],
+        [(1, 2, "a"), (2, 1, "b")],
+        [(1, 2, "a"), (2, 3, "b"), (3, 1, "c")],
+        [(1, 7, "a"), (7, 8, "a"), (2, 1, "b")],
+        [(1, 2, "a"), (2, 1, "b"), (1, 2, "b"), (2, 1, "a")],
+    ],
+)
+def test_keys_that_rows_hand_on_in_a_transaction(
+    database: Database, stream_to: Callable[..., Stream], size: str, changes: list[tuple[int, int, str]]
+) -> None:
+    """Also if the transaction is cut over batches, and if a batch is repeated, by another process or as a whole."""
+    rows = {1: "a", 2: "b", 3: "c"}
+    moving = {text: old for old, _, text in reversed(changes)}
+    wanted = {text: number for number, text in rows.items()} | {
+        text: next(new for _, new, other in reversed(changes) if other == text) for text in moving
+    }
+    records = handed_on(*changes)
+    for cut in range(0, len(records), 3):
+        for repeats in ("", "changes", "whole"):
+            stream = stream_to(database, UPSERT, batch_size=size)
+            stream.query.id = query = f"{size} {changes} {cut} {repeats}"
+            database.execute("drop table if exists p_public_t")
+            stream.batch([put("r", number, text) for number, text in rows.items()], 0)
+            more = [put("r", 50, "x")] if repeats == "whole" else []
+            stream.batch([*more, *records[:cut]], 1)
+            if repeats:
+                stream = stream_to(database, UPSERT, batch_size=size)
+                stream.query.id = query
+                stream.batch([*more, *records[:cut]], 1)
+            stream.batch([*more, *records[cut:]], 2)
+            if repeats:
+                stream = stream_to(database, UPSERT, batch_size=size)
+                stream.query.id = query
+                stream.batch([*more, *records[cut:]], 2)
+            # a later transaction's deletes count
+            stream.batch([event("d", 60), put("c", 61, "y"), event("d", 61), tombstone(61)], 3)
+            found = {text: number for number, text in rows_of(database) if text != "x"}
+            assert found == wanted, (cut, repeats)
+            assert len(rows_of(database)) == len(wanted) + len(more), (cut, repeats)
+
+
 def test_an_update_leaves_a_value_that_may_not_be_null(
     database: Database, stream_to: Callable[..., Stream], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -82,7 +82,7 @@ class JdbcSink(OneWriter):
     """
 
     name = "jdbc"
-    columns = ("op", "topic", "key", "value", "headers", "position", "ordinal")
+    columns = ("op", "topic", "key", "value", "headers", "position", "ordinal", "transaction")
     delivery = "at least once"
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -405,9 +405,10 @@ class JdbcSink(OneWriter):
         table, key = self._table(record["topic"], value), self._key(record, None)
         moved = None if self._mode == "insert" else self._other_key(record, NEW_KEY)
         if moved is None:
-            return RowStatement(table, tables.delete(table, key))
+            return RowStatement(table, tables.delete(table, key), taken=key)
         # First the row gets its new key, so that it keeps values that the log lacks.
-        return RowStatement(table, tables.delete(table, key), first=tables.move(table, key, moved))
+        first = tables.move(table, key, moved)
+        return RowStatement(table, tables.delete(table, key), first=first, taken=key, moved=moved)
 
     def _tell_left_out(self, table: Name, what: str, option: str) -> None:
         """Log a warning, once per table, that changes of a kind are left out."""

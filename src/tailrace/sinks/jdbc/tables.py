@@ -221,6 +221,12 @@ def move(table: Name, key: Sequence[Cell], to: Sequence[Cell]) -> Statement:
     return statement, _texts([*to, *key, *to])
 
 
+def exists(cursor: psycopg.Cursor[Any], table: Name, key: Sequence[Cell]) -> bool:
+    """Return True if a row has a key."""
+    cursor.execute(f"select from {_sql(table)} where {_condition(key)} limit 1".encode(), _texts(key))
+    return cursor.fetchone() is not None
+
+
 def delete(table: Name, key: Sequence[Cell]) -> Statement:
     """Return the statement that deletes the row with a key."""
     return f"delete from {_sql(table)} where {_condition(key)}", _texts(key)

@@ -24,7 +24,8 @@ class RowStatement:
     """The statement for a record.
 
     The table must have the columns of `key` and `row`; if `row` is None, the statement needs no columns and is skipped
-    for a missing table. `first` is executed before the statement. `otherwise` is executed if the statement finds no
+    for a missing table. A delete has the row's key in `taken`; if the row gets another key, `moved` is that key, and
+    `first`, executed before the statement, gives it to the row. `otherwise` is executed if the statement finds no
     row; `unknown` names the columns whose values `otherwise` lacks. `left_out` are the record's columns that options
     leave out.
     """
@@ -37,6 +38,8 @@ class RowStatement:
     unknown: tuple[str, ...] = ()
     first: Statement | None = None
     left_out: tuple[str, ...] = ()
+    taken: Sequence[Cell] = ()
+    moved: Sequence[Cell] = ()
 
 
 Planned = tuple[Record, RowStatement, BatchPlace]
@@ -54,9 +57,19 @@ class StatementWriter:
         """Write changes in one transaction. Consecutive changes with the same SQL are executed together."""
         if not planned:
             return
+        handed = self._done.handed
+        try:
+            self._write(connection, planned)
+            connection.commit()
+            handed.committed()
+        except BaseException:
+            handed.rolled_back()
+            raise
+
+    def _write(self, connection: psycopg.Connection[Any], planned: Sequence[Planned]) -> None:
         with connection.cursor() as cursor:
             run: list[RowStatement] = []
-            for _, change, _ in planned:
+            for record, change, _ in planned:
                 if change.row is None:
                     if not self._tables.has(connection, change.table):
                         continue
@@ -65,13 +78,40 @@ class StatementWriter:
                 if run and (change.first is not None or change.statement[0] != run[0].statement[0]):
                     self._execute(cursor, run)
                     run = []
-                if change.first is not None:
-                    cursor.execute(change.first[0].encode(), change.first[1])
-                run.append(change)
+                if not change.taken or not self._passes(cursor, record, change):
+                    run.append(change)
             if run:
                 self._execute(cursor, run)
             self._done.keep(cursor, planned[-1][2])
-        connection.commit()
+            newest = {change.table: _transaction(record) for record, change, _ in planned if record["op"] != "r"}
+            self._done.keep_handed(cursor, newest)
+
+    def _passes(self, cursor: psycopg.Cursor[Any], record: Record, change: RowStatement) -> bool:
+        """Give a row that changes its key the new one. Return True if there is nothing to delete: another row has
+        taken the place of the deleted one in this transaction.
+
+        If the new key has a row, whose own delete is still to come, the moved row will take its place.
+        """
+        handed, batch, transaction = self._done.handed, self._done.batch, _transaction(record)
+        change_of = record["position"], record["ordinal"]
+        if handed.has_passed(*change_of, batch):
+            return True
+        who, to = _texts(change.taken), _texts(change.moved)
+        is_passed = handed.passes(transaction, change.table, who, change_of, batch)
+        if change.first is None:
+            return is_passed
+        if is_passed:
+            is_taken = tables.exists(cursor, change.table, change.moved)
+        else:
+            cursor.execute(change.first[0].encode(), change.first[1])
+            is_taken = (
+                not cursor.rowcount
+                and tables.exists(cursor, change.table, change.taken)
+                and tables.exists(cursor, change.table, change.moved)
+            )
+        if is_taken and who != to:
+            handed.expect(transaction, change.table, to)
+        return is_passed
 
     def _execute(self, cursor: psycopg.Cursor[Any], run: Sequence[RowStatement]) -> None:
         """Execute changes with the same SQL, and `otherwise` for each change that finds no row."""
@@ -95,3 +135,11 @@ class StatementWriter:
                 tables.shown(change.table),
                 ", ".join(change.unknown),
             )
+
+
+def _transaction(record: Record) -> str:
+    return str(record["transaction"] or record["position"])
+
+
+def _texts(key: Sequence[Cell]) -> tuple[str | None, ...]:
+    return tuple(cell.text for cell in key)
