@@ -74,7 +74,7 @@ class Server:
     `steps` names all requests of sessions: calls, and fetches of rows. The connection is lost once, at step number
     `fault` (0: never): before the server does anything or, with `late`, after it has written but before it answers. The
     next `behind` queries for the newest position are answered by an empty replica. `kinds` has the types of columns
-    by name; others are nvarchar.
+    by name; others are nvarchar. Of the key of a source of `partial` only the first column counts as captured.
     """
 
     name: str
@@ -98,6 +98,7 @@ class Server:
     behind: int = 0
     lineage: str = ""
     kinds: dict[str, str] = field(default_factory=dict)
+    partial: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         # Workers keep sessions, so names must be unique.
@@ -267,7 +268,12 @@ class MemorySession:
 
     def describe(self, captures: Sequence[CaptureTable]) -> list[DescribedTable]:
         self.called("describe")
-        found = [DescribedTable(one, schema(one.source, one.columns, one.key)) for one in captures]
+        found = [
+            DescribedTable(replace(one, is_partial=True), schema(one.source, one.columns, one.key[:1]))
+            if one.name in self.server.partial
+            else DescribedTable(one, schema(one.source, one.columns, one.key))
+            for one in captures
+        ]
         kinds = self.server.kinds
         if not kinds:
             return found

@@ -52,6 +52,26 @@ def test_no_row_is_lost_and_none_comes_twice(failing: tuple[int, ...]) -> None:
     assert server.calls["rows"] == 1 + len(failing)
 
 
+@pytest.mark.parametrize("failing", [(1,), (2,), (1, 2)])
+def test_no_row_is_lost_where_rows_share_a_key(failing: tuple[int, ...]) -> None:
+    """A capture table may have only a part of the key of its table."""
+    server = Server("db", fetch=2, failing_rows=failing)
+    task = replace(made(server), shared=True, rows=KeyRange(("v",)))
+    rows = server.tables["dbo.t"].rows
+    rows.update({key: (row[0], "same") for key, row in rows.items()})
+    found = read(task)
+    assert set(found) == set(EVERY)
+    assert found[-len(EVERY) :] == EVERY
+    with pytest.raises(ConnectionFailed, match="lost at fetch"):
+        read(made_again(server, task, (1, 1)))
+
+
+def made_again(server: Server, task: SnapshotTask, failing: tuple[int, ...]) -> SnapshotTask:
+    """Return the task with one retry, on a server that fails at `failing`."""
+    server.failing_rows = failing
+    return replace(task, source=replace(task.source, retries=Retries(1, 0.001)))
+
+
 def test_without_a_key_only_the_first_fetch_is_tried_again() -> None:
     assert read(made(Server("db", fetch=3, failing_rows=(0, 0)), key=False)) == EVERY
     task = made(Server("db", fetch=3, failing_rows=(1,)), key=False)

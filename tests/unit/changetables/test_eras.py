@@ -19,7 +19,7 @@ COLUMN = Column(
     True, "7",
 )  # fmt: skip
 TABLE = TableSchema(TableId("db", "dbo", "t"), (COLUMN, PART), ("c",), "f", 5, 2, True, ("part",))
-CAPTURE = CaptureTable(TABLE.id, "dbo_t", "cdc", "dbo_t_CT", START, STOP, ("c", "part"), ("c",), 11, 12, 13)
+CAPTURE = CaptureTable(TABLE.id, "dbo_t", "cdc", "dbo_t_CT", START, STOP, ("c", "part"), ("c",), 11, 12, 13, True)
 
 
 def _unlike_defaults(value: Any) -> None:

@@ -112,6 +112,31 @@ def test_rows_are_read_where_a_surrogate_key_is_null_in_all(key: tuple[str, ...]
     assert "state" not in query.start["progress"]
 
 
+def test_a_change_supersedes_only_its_own_row_where_a_part_of_the_key_is_captured() -> None:
+    database = Server("w", partial=frozenset(("dbo_a",)))
+    # the rows of the table differ in the column v, which stands for the rest of the key
+    database.table("dbo.a", ("id", "v"), ("id", "v"))
+    database.table("dbo.signals", ("id", "type", "data"), ("id",))
+    database.commit(*[("dbo.a", "c", None, ("1", f"x{number}")) for number in range(4)])
+    query = Query(database, **SIGNALS)
+    query.drain()
+    assert query.start is not None
+    signal(database)
+    assert query.batch() is not None
+    database.commit(("dbo.a", "u", ("1", "x1"), ("1", "y")), ("dbo.a", "d", ("1", "x2"), None))
+    query.restart()
+    events = of_a(query.batch() or [])
+    assert sorted(event.after[1] or "" for event in events if event.op == "r" and event.after) == ["x0", "x3"]
+
+
+def test_a_table_of_which_a_part_of_the_key_is_captured_is_read_again_from_the_start_of_a_chunk() -> None:
+    database = Server("w", partial=frozenset(("dbo_a",)), failing_rows=(1,))
+    database.table("dbo.a", ("id", "v"), ("id", "v"))
+    database.commit(*[("dbo.a", "c", None, ("1", f"x{number}")) for number in range(9)])
+    query = Query(database)
+    assert {event.after for event in query.drain()} == {("1", f"x{number}") for number in range(9)}
+
+
 @pytest.mark.parametrize("surrogate", [False, True])
 def test_a_key_whose_texts_are_no_bounds_has_no_windows(surrogate: bool, caplog: pytest.LogCaptureFixture) -> None:
     database = Server("w", kinds={"b": "sql_variant"})

@@ -40,3 +40,4 @@ def test_a_part_of_a_key_identifies_no_row_of_a_copy(
     capture = CaptureTable(source, "dbo_t", "cdc", "dbo_t_CT", bytes(10), None, captured, (), 2, 1)
     (found,) = session.describe([capture])
     assert found.table.key == key
+    assert found.capture.is_partial == (key == ("a",))

@@ -164,6 +164,7 @@ def _capture(capture: CaptureTable) -> list[Any]:
         capture.object_id,
         capture.source_id,
         capture.created_us,
+        *([True] if capture.is_partial else []),
     ]
 
 

@@ -105,7 +105,7 @@ class HeldTables:
         late = [str(era.table.id) for era in chosen if era.capture.start > self._position]
         if late:
             raise PrerequisiteError(f"Changes of {', '.join(late)} are not captured yet.", "Read again in a moment.")
-        bare = [str(era.table.id) for era in chosen if not era.table.key]
+        bare = [str(era.table.id) for era in chosen if not era.table.key or era.capture.is_partial]
         if bare:
             raise PrerequisiteError(
                 f"spark.read needs keys, and {', '.join(bare)} has none: changes during the read could not be undone.",

@@ -71,6 +71,9 @@ class CaptureTable:
 
     `object_id` and `source_id` distinguish a table from a later one of the same name (0 if the database has none).
     `created_us` is its creation time, in µs since 1970, 0 if unknown: it orders tables with equal `start`.
+
+    `is_partial` is True if only a part of the key of `source` is captured, which several rows may share, and events
+    have this part as their key. `Session.describe` finds it out.
     """
 
     source: TableId
@@ -84,6 +87,7 @@ class CaptureTable:
     object_id: int = 0
     source_id: int = 0
     created_us: int = 0
+    is_partial: bool = False
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Iterator, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -239,7 +239,8 @@ class SqlServerSession:
             if len(key) < len(whole) and keeps_copies(self.config):
                 # events have the captured part, as in Debezium, but it does not identify the rows of a copy
                 key = ()
-            found.append(DescribedTable(one, TableSchema(one.source, listed, key, oid=one.source_id)))
+            capture = replace(one, is_partial=0 < len(key) < len(whole))
+            found.append(DescribedTable(capture, TableSchema(one.source, listed, key, oid=one.source_id)))
         return found
 
     def warnings(self, captures: Sequence[CaptureTable]) -> list[str]:

@@ -184,7 +184,8 @@ class SnapshotTask:
 
     After a lost connection, or a deadlock, the task continues after the last key that it yielded: the log has all
     changes made meanwhile. Without a key it cannot continue, and raises ConnectionFailed if it has yielded rows; a
-    restart of the query reads the chunk again. If a statement of a signal (`asked`) fails, the task logs it and leaves
+    restart of the query reads the chunk again. If several rows may share a key (`shared`), it reads the chunk from its
+    beginning, and rows come twice. If a statement of a signal (`asked`) fails, the task logs it and leaves
     out the rest of its rows: otherwise the planned batch would fail again at each start.
 
     `moving` is True if rows may move while they are read, as under read_committed: a row may then be read twice. Blocks
@@ -202,6 +203,7 @@ class SnapshotTask:
     at_us: int
     asked: bool = False
     moving: bool = False
+    shared: bool = False
 
     def __repr__(self) -> str:
         return f"SnapshotTask({self.table.id}, chunk {self.chunk.number})"
@@ -257,7 +259,8 @@ class SnapshotTask:
                 with borrowed(self.source.dialect, self.database) as session:
                     for columns in session.rows(self.table, left, self.statement):
                         if len(columns[0]):
-                            failure = 0
+                            # a chunk that is read from its beginning comes no further by its first rows
+                            failure = failure if self.shared else 0
                             left = self._behind(columns)
                         yield columns
                 return
@@ -294,6 +297,8 @@ class SnapshotTask:
         """Return the rest of the chunk after the last of these rows; None if unknown."""
         if not self.rows.key or self.statement is not None:
             return None
+        if self.shared:
+            return self.rows
         last = [columns[self.table.index(name)][-1].as_py() for name in self.rows.key]
         if None in last:
             return None

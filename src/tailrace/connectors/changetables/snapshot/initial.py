@@ -189,6 +189,7 @@ class TableSnapshots:
                     snapshot.at_us,
                     bool(snapshot.conditions),
                     self._config["snapshot.isolation.mode"] == "read_committed",
+                    era.capture.is_partial,
                 )
             )
         return tasks

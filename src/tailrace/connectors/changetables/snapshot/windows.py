@@ -308,8 +308,9 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, ClosingPlace, Ch
             end: Key | None = None
             if cursor.maximum:
                 end = self._session.boundary(table, bounds, self._chunk_size * count) or cursor.maximum
-            # a surrogate key may be the same in several rows, and a change of one does not show the others
-            identity = self._here.ordering(table) or self._compared(table)
+            # several rows may share a surrogate key or a part of a key; a change of one does not show the others
+            is_unique = bool(self._here.ordering(table)) and not era.capture.is_partial
+            identity = table.key if is_unique else self._compared(table)
             shown = with_columns(self._shown(table), table, (*identity, *key))
             columns = _joined(self._session.rows(shown, replace(bounds, upto=end)), len(shown.columns))
         except TailraceError as error:
@@ -323,7 +324,7 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, ClosingPlace, Ch
         return FoundChunks([WindowRows(shown, identity, columns)], Cursor(end, cursor.maximum, rows), count)
 
     def _compared(self, table: TableSchema) -> tuple[str, ...]:
-        """Return the columns by which changes recognize rows of a table without a key: all that changes carry."""
+        """Return the columns by which changes recognize rows where no key does: all that changes carry."""
         return tuple(
             column.name for column in table.columns if column.type_name not in self._unsent and not column.generated
         )
