@@ -91,6 +91,12 @@ DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal"}
             "bit varying(10)",
             "1000000101",
         ),
+        (
+            {"type": "bytes", "name": "io.debezium.data.Bits", "parameters": {"length": str(2**31 - 1)}},
+            b64(b"\x05\x02"),
+            "bit varying",
+            "1000000101",
+        ),
         ({"type": "string", "name": "io.debezium.data.Json"}, '{"a":1}', "json", '{"a":1}'),
         ({"type": "array", "items": {"type": "string"}}, ['a"\\', None, ""], "text[]", '{"a\\"\\\\",NULL,""}'),
         (

@@ -22,6 +22,8 @@ Schema = Mapping[str, Any]
 Text = Callable[[Any], str]
 
 _DAY_US = 86_400_000_000
+_MOST_BITS = 83_886_080
+"""The longest bit string that a type of PostgreSQL can name."""
 _INT32_MAX, _INT32_MIN = 2**31 - 1, -(2**31)
 # The year of a date: signed unless it has four digits; 0 is the year 1 BC.
 _YEAR = re.compile(r"([+-]?[0-9]{4,})(?=-)")
@@ -67,6 +69,9 @@ def kind_of(schema: Schema) -> FieldType:
         )
     if name == "io.debezium.data.Bits":
         length = int(parameters.get("length", 0))
+        if length > _MOST_BITS:
+            # a type without a length
+            length = 0
         return FieldType(f"bit varying({length})" if length else "bit varying", lambda value: _bits(value, length))
     if form == "array":
         items = kind_of(schema.get("items") or {})
