@@ -152,14 +152,15 @@ def doubts(
     unseen = [
         plan.source_name
         for plan in columns
-        if plan.conversion.unavailable is None and _is_array(table.columns[table.index(plan.source_name)])
+        if plan.conversion.unavailable is None and _may_be_large(table.columns[table.index(plan.source_name)])
     ]
     # blocks and typed rows tell a value that the log lacks from a null
     if unseen and settings.copy and table.replica_identity != "f":
         yield (
             "warning",
-            f"A copy of {table.id} gets null for a large array in {', '.join(unseen)} when an update leaves it as it "
-            "is: the log lacks the value, and events have no placeholder for it.",
+            f"A copy of {table.id} gets null, or zero where null is not allowed, for a large value in "
+            f"{', '.join(unseen)} when an update leaves it as it is: the log lacks the value, and events have no "
+            "placeholder for it.",
             "Give the table REPLICA IDENTITY FULL, or leave the columns out with column.exclude.list.",
         )
 
@@ -212,10 +213,25 @@ def _blurring(plan: ColumnPlan, column: Column, settings: EventSettings) -> tupl
     return None if lost is None else (lost, _LEAVE_OUT)
 
 
-def _is_array(column: Column) -> bool:
+def _may_be_large(column: Column) -> bool:
+    """Return True if the log may lack a value of the column, because it is large and an update leaves it as it is."""
     while column.kind == "domain" and column.element is not None:
-        column = column.element
-    return column.kind == "array"
+        column = replace(column.element, modifier=max(column.modifier, column.element.modifier))
+    if column.kind in ("array", "composite"):
+        return True
+    if not column.type_oid:
+        # the log of a server without numbers of types has large values too
+        return False
+    name, length = column.type_name, column.modifier
+    if name in ("bit", "varbit"):
+        return length > _SMALL_BITS or (length < 0 and name == "varbit")
+    # a declared precision has at most 1000 digits, which stay in the row
+    return name in _LARGE or (name == "numeric" and length < 0)
+
+
+_LARGE = frozenset(("geometry", "geography", "vector", "halfvec", "sparsevec"))
+_SMALL_BITS = 128
+"""Bits that are always kept in the row itself."""
 
 
 def _innermost(column: Column) -> Column:

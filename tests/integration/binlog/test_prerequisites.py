@@ -77,6 +77,7 @@ def test_what_the_log_lacks_is_told(altered_globals: MySqlDatabase, caplog: pyte
     finally:
         source.close()
     assert "binlog_row_image is MINIMAL" in caplog.text
+    assert "null or zero there, and so in copies by the sink jdbc" in caplog.text
 
 
 def test_tables_that_are_not_kept_up_are_named(binlog_database: MySqlDatabase) -> None:

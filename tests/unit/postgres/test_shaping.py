@@ -218,17 +218,19 @@ def test_columns_that_differ_in_case_are_both_shown_with_a_warning() -> None:
     assert shown({}, ("c", None, ("1", "2")), of=schema)[0][1]["after"] == {"A": "1", "a": "2"}
 
 
-def test_a_copy_that_gets_null_for_unchanged_large_arrays_is_told() -> None:
-    """Events have no placeholder for arrays of floats; blocks and tables of a full identity need none."""
+def test_a_copy_that_gets_null_for_unchanged_large_values_is_told() -> None:
+    """Events have no placeholder for arrays of floats, numbers and bits; blocks and full identities need none."""
     floats = Column("f", "_float8", 1022, kind="array", element=Column("", "float8", 701))
     numbers = Column("n", "_int4", 1007, kind="array", element=Column("", "int4", 23))
     within = Column("d", "vector", 9, kind="domain", element=floats)
-    schema = table("t", [Column("id", "int4", 23), floats, numbers, within])
+    exact = [Column("e", "numeric", 1700), Column("m", "numeric", 1700, modifier=(9 << 16) + 2 + 4)]
+    bits = [Column("b", "bit", 1560, modifier=4000), Column("s", "bit", 1560, modifier=8)]
+    schema = table("t", [Column("id", "int4", 23), floats, numbers, within, *exact, *bits, Column("x", "text", 25)])
     told = [
         list(doubts(schema, settings(options), FORM)) for options in ({"row.copy": "true"}, {"row.blocks": "last"}, {})
     ]
     assert [[level for level, _, _ in found] for found in told] == [["warning"], [], []]
-    assert "public.t gets null for a large array in f, d when an update" in told[0][0][1]
+    assert "gets null, or zero where null is not allowed, for a large value in f, d, e, b when" in told[0][0][1]
     assert list(doubts(replace(schema, replica_identity="f"), settings({"row.copy": "true"}), FORM)) == []
 
 

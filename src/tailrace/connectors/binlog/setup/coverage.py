@@ -50,7 +50,9 @@ def images(of: Mapping[str, str]) -> Iterator[Finding]:
     if image != "FULL":
         yield Finding(
             "warning", "log",
-            f"binlog_row_image is {image}: rows of the log lack columns, and events show the placeholder for them.",
+            f"binlog_row_image is {image}: rows of the log lack columns, and events show the placeholder for them. "
+            "Numbers, times and other types without a placeholder are null or zero there, and so in copies by the sink "
+            "jdbc.",
             "SET GLOBAL binlog_row_image = FULL; sessions that are open keep theirs.",
         )  # fmt: skip
 
