@@ -29,6 +29,13 @@ class PresentTable(Protocol):
         """
         ...
 
+    def demand(self, columns: Sequence[str]) -> None:
+        """Raise SinkError if one of `columns`, all columns of the table in a batch, may be another column by now.
+
+        This cannot happen where columns are found by number.
+        """
+        ...
+
     def values(self, key: Sequence[str], keys: Sequence[pa.Array], columns: Sequence[str]) -> Iterator[Values]:
         """Yield the values of `columns`, in the types of blocks, for the rows whose columns `key` have the values
         `keys`.

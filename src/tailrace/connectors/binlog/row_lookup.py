@@ -58,6 +58,17 @@ class BinlogPresentTable:
         # the server does not number columns
         return [name for name, _ in columns]
 
+    def demand(self, columns: Sequence[str]) -> None:
+        # columns that were added at the end leave the others where they were
+        plans = table_plan(self.schema, self.settings, form_of(dialect_of(self.config))).columns
+        now = [plan.name for plan in plans]
+        if now[: len(columns)] != list(columns):
+            raise SinkError(
+                f"The columns of {self.schema.id} were renamed, dropped or moved since the change: a value may be that "
+                "of another column.",
+                _REMEDY,
+            )
+
     def values(self, key: Sequence[str], keys: Sequence[pa.Array], columns: Sequence[str]) -> Iterator[Values]:
         form = form_of(dialect_of(self.config))
         plans = {plan.name: plan for plan in table_plan(self.schema, self.settings, form).columns}

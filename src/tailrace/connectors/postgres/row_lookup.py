@@ -63,6 +63,9 @@ class PostgresTable:
         numbers = {self.schema.columns[self.schema.index(plan.source_name)].number: plan.name for plan in plans}
         return [numbers.get(number, name) if number else name for name, number in columns]
 
+    def demand(self, columns: Sequence[str]) -> None:
+        """Columns are found by number."""
+
     def values(self, key: Sequence[str], keys: Sequence[pa.Array], columns: Sequence[str]) -> Iterator[Values]:
         plans = {plan.name: plan for plan in table_plan(self.schema, self.settings, FORM).columns}
         missing = [name for name in (*key, *columns) if name not in plans]

@@ -96,7 +96,10 @@ class RowLookup:
         """
         present = self._open()
         try:
-            reading = ValueFilling(batch.form, present.table(batch.table))
+            table = present.table(batch.table)
+            for form, _ in batch.forms:
+                table.demand(form.names)
+            reading = ValueFilling(batch.form, table)
             filled = in_session(session, lost.mapInArrow(reading, _declared(batch.form))).persist()
             filled.count()
             self._positions.keep(session, present.position())
