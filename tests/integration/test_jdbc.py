@@ -800,6 +800,26 @@ def test_a_later_run_knows_whose_rows_a_table_has(database: Database, tmp_path: 
     run((2, put("u", 1, "d", topic=second)))
 
 
+def test_tables_of_two_schemas_are_not_one_table(database: Database, stream_to: Callable[..., Stream]) -> None:
+    stream = stream_to(database, UPSERT, collection_name_format="${source.table}")
+    other = put("c", 2, "b")
+    other["value"] = other["value"].replace(b'"Public"', b'"Sales"')
+    stream.batch([put("c", 1, "a")])
+    with pytest.raises(SinkError, match=r"Public\.t\.t and Sales\.t\.t would both be written to the table t_t"):
+        stream.batch([other])
+    # a name that an earlier version has stored without its schema
+    database.execute("update tailrace_batches set query = replace(query, '\"Public\", ', '')")
+    again = stream_to(database, UPSERT, collection_name_format="${source.table}")
+    again.query.id = stream.query.id
+    again.batch([put("c", 3, "c")])
+    assert rows_of(database, "t_t") == [(1, "a"), (3, "c")]
+
+
+def test_no_table_is_written_into_that_of_the_progress(database: Database, stream_to: Callable[..., Stream]) -> None:
+    with pytest.raises(SinkError, match="Tailrace_Batches would be written to the table tailrace_batches"):
+        stream_to(database, UPSERT).batch([put("c", 1, "a", topic="Tailrace_Batches")])
+
+
 def test_several_topics_go_into_one_table_that_is_named(database: Database, stream_to: Callable[..., Stream]) -> None:
     stream = stream_to(database, UPSERT, collection_name_format="every")
     stream.batch([put("c", 1, "a", topic="p.public.a.b"), put("c", 2, "b", topic="p.public.a_b")])

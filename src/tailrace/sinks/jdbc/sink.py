@@ -106,6 +106,14 @@ class JdbcSink(OneWriter):
         # A dot outside of ${...} separates schema and table.
         self._parts = re.split(r"\.(?![^{]*})", self._format)
         self._asks_source = bool(_places(self._format) - {"topic"})
+        # Parts of a table's name at the source that its name here lacks.
+        self._lacking = [
+            field
+            for field in ("db", "schema")
+            if "topic" not in _places(self._format)
+            and "source.table" in _places(self._format)
+            and f"source.{field}" not in _places(self._format)
+        ]
         self._quotes = settings.boolean("quote.identifiers")
         self._retries = settings.number("flush.max.retries", 5)
         self._delay = settings.seconds("flush.retry.delay.ms", 1000)
@@ -533,12 +541,30 @@ class JdbcSink(OneWriter):
 
         name = tuple(self._folded(_PLACE.sub(filled, part)) for part in self._parts)
         kept = tuple(part.encode()[:_MOST_BYTES].decode(errors="ignore") for part in name)
-        if kept not in self._named_after:
-            self._named_after[kept] = self._unkept[kept] = tuple(named)
-        first = self._named_after[kept]
-        if first != tuple(named):
+        if kept[-1] == NAME:
             raise SinkError(
-                f"{'.'.join(first)} and {'.'.join(named)} would both be written to the table {tables.shown(name)}: in "
+                f"{'.'.join(named)} would be written to the table {tables.shown(name)}, which has the sink's progress.",
+                "Leave it out, or give it another name by collection.name.format.",
+            )
+        source = ((value.payload.get("source") if value is not None and self._lacking else None) or {}).get
+        above = ".".join(str(source(field)) for field in self._lacking if source(field) is not None)
+        own = (above, *named) if above else tuple(named)
+        if kept not in self._named_after:
+            self._named_after[kept] = self._unkept[kept] = own
+        first = self._named_after[kept]
+        if above and first == tuple(named):
+            # Earlier versions have stored the name without its schema.
+            first = self._named_after[kept] = own
+        if first != own and above and first[1:] == own[1:]:
+            raise SinkError(
+                f"{'.'.join(first)} and {'.'.join(own)} would both be written to the table {tables.shown(name)}.",
+                "Leave one of them out, or tell them apart in collection.name.format, as by "
+                f"${{source.{self._lacking[-1]}}}. If the first is gone for good, remove its rows, and run: "
+                f"{forgetting(self.query_name(), kept, first)};",
+            )
+        if first != own:
+            raise SinkError(
+                f"{'.'.join(first)} and {'.'.join(own)} would both be written to the table {tables.shown(name)}: in "
                 f"names of tables dots become underscores, {_MOST_BYTES} bytes are kept, and without "
                 "quote.identifiers letters become small.",
                 "Leave one of them out, or route it to another topic. A shorter collection.name.format keeps more of a "
