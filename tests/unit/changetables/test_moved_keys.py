@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from tailrace.columns.blocks import read
+from tailrace.columns.blocks import Head, read
+from tailrace.connectors.changetables import loading
 from tailrace.connectors.changetables.capture_history import CaptureHistory, CapturePeriod
 from tailrace.connectors.changetables.log.sessions import Retries, close_idle
-from tailrace.connectors.changetables.log.tasks import Part, TaskSource, change_batches
+from tailrace.connectors.changetables.log.tasks import LogTask, Part, TaskSource, change_batches
 from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver.values.conversions import FORM
 from tailrace.events.event_settings import EventSettings
@@ -49,3 +50,38 @@ def test_a_statement_that_shifts_the_values_of_another_key_loses_no_row(fetch: i
                     else:
                         copy[row["c1"]] = row["c0"]
     assert copy == {"1": "0", "2": "1", "3": "2", "4": "3"}
+
+
+def test_the_changes_of_another_table_with_the_same_topic_do_not_part_rows_that_hand_on_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    close_idle()
+    monkeypatch.setattr(loading, "form", lambda connector: FORM)
+    server = Server("moved", fetch=100)
+    server.table("dbo.t", ("id", "n"), ("id",))
+    server.table("dbo.o", ("id", "n"), ("id",))
+    server.commit(*(("dbo.t", "c", None, (str(number), str(number))) for number in range(4)))
+    work = []
+    for number in range(4):
+        work.append(("dbo.t", "u", (str(number), str(number)), (str(number), str(number + 1))))
+        work.append(("dbo.o", "c", None, (str(number), str(number))))
+    last = server.commit(*work)
+    dialect = MemoryDialect(server.name)
+    settings = EventSettings.from_options(parse("sqlserver", SOURCE), "run")
+    parts = []
+    session = dialect.connect("db")
+    for one in session.describe(session.captures()):
+        eras = CaptureHistory().with_(CapturePeriod(one.capture, one.table, one.capture.start))
+        (span,) = eras.spans(bytes(10), at(last))
+        is_moved = one.table.id.table == "t"
+        parts.append(Part("db", span, replace(one.table, key=("n",), own=("id",)) if is_moved else one.table))
+    copy: dict[str, dict[str, str]] = {"t": {}, "o": {}}
+    for rows in LogTask(TaskSource(dialect, settings, Retries(0, 0.0), 0), (tuple(parts),)).read():
+        for key, value in zip(rows["key"], rows["value"], strict=True):
+            own = copy[Head.of(key.as_py()).table]
+            for row in read(value.as_py()).to_pylist():
+                if row["op"] == "d":
+                    own.pop(row["c1"], None)
+                else:
+                    own[row["c1"]] = row["c0"]
+    assert copy == {"t": {"1": "0", "2": "1", "3": "2", "4": "3"}, "o": {"0": "0", "1": "1", "2": "2", "3": "3"}}

@@ -19,8 +19,8 @@ from tailrace.connectors.changetables.log.rows import fixed
 class _Stream:
     """The batches of a table that are not delivered yet, and the index of the first undelivered change."""
 
-    def __init__(self, batches: Iterator[ChangeBatch]) -> None:
-        self._batches = batches
+    def __init__(self, batches: Iterator[ChangeBatch], whole: bool) -> None:
+        self._batches, self._whole = batches, whole
         self.batch: ChangeBatch | None = None
         self.order: npt.NDArray[np.bytes_] = np.zeros(0, "S1")
         self.given = 0
@@ -30,15 +30,17 @@ class _Stream:
         self.batch = next(self._batches, None)
         self.given = 0
         if self.batch is not None:
-            self.order = order_of(self.batch)[0]
+            changes, commits = order_of(self.batch)
+            self.order = commits if self._whole else changes
 
 
-def merged(streams: Sequence[Iterator[ChangeBatch]]) -> Iterator[ChangeBatch]:
+def merged(streams: Sequence[Iterator[ChangeBatch]], *, whole: bool = False) -> Iterator[ChangeBatch]:
     """Yield the batches of all streams, cut into the order of (commit position, command, change position).
 
-    Of equal positions, earlier streams come first.
+    Of equal positions, earlier streams come first. With `whole` the order is that of commits, and no transaction is
+    cut: for blocks, whose rows may hand on keys and have their own positions.
     """
-    left = [_Stream(stream) for stream in streams]
+    left = [_Stream(stream, whole) for stream in streams]
     while True:
         left = [stream for stream in left if stream.batch is not None]
         if not left:

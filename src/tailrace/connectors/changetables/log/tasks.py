@@ -91,7 +91,8 @@ class LogTask:
                 self._changes([part for part in parts if (part.database, part.table.id) == table])
                 for table in sorted(tables)
             ]
-            for batch in streams[0] if len(streams) == 1 else merged(streams):
+            whole = bool(self.source.settings.blocks)
+            for batch in streams[0] if len(streams) == 1 else merged(streams, whole=whole):
                 yield from to_rows(batch, self.source.settings, self.source.form)
 
     def _changes(self, parts: list[Part]) -> Iterator[ChangeBatch]:
