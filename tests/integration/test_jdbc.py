@@ -350,6 +350,15 @@ def test_an_update_leaves_a_value_that_may_not_be_null(
     ]
 
 
+def test_a_change_without_a_row_is_seen_beside_one_of_two_rows(
+    database: Database, stream_to: Callable[..., Stream]
+) -> None:
+    database.execute("create table p_public_t (id int, v text, big text)")
+    database.execute("insert into p_public_t values (1, 'v', 'one'), (1, 'v', 'two')")
+    with pytest.raises(SinkError, match=r"p_public_t has no unique index over the key of its records \(id\)"):
+        stream_to(database, UPSERT).batch([big("u", 1, HIDDEN), big("u", 2, HIDDEN)])
+
+
 @pytest.mark.parametrize("keyed", [True, False])
 def test_what_was_inserted_before_a_crash_is_not_inserted_again(
     database: Database, stream_to: Callable[..., Stream], keyed: bool

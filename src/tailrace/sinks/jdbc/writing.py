@@ -116,8 +116,13 @@ class StatementWriter:
     def _execute(self, cursor: psycopg.Cursor[Any], run: Sequence[RowStatement]) -> None:
         """Execute changes with the same SQL, and `otherwise` for each change that finds no row."""
         statement = run[0].statement[0].encode()
-        cursor.executemany(statement, [change.statement[1] for change in run])
-        if run[0].otherwise is None or cursor.rowcount >= len(run):
+        # each statement's own count: the sum would hide a missing row beside two rows of one key
+        counted = run[0].otherwise is not None
+        cursor.executemany(statement, [change.statement[1] for change in run], returning=counted)
+        is_found = not counted or cursor.rowcount > 0
+        while counted and cursor.nextset():
+            is_found = is_found and cursor.rowcount > 0
+        if is_found:
             return
         for change in run:
             cursor.execute(statement, change.statement[1])
