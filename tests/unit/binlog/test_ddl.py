@@ -202,7 +202,10 @@ def test_partitions_and_options_change_no_column() -> None:
     ).table
     assert found is not None
     assert (found.charset, found.comment, found.versioned) == ("latin1", "c", True)
-    assert [(one.name, one.charset, one.period) for one in found.columns] == [("a", None, "start"), ("b", "utf8mb4", "end")]
+    assert [(one.name, one.charset, one.period) for one in found.columns] == [
+        ("a", None, "start"),
+        ("b", "utf8mb4", "end"),
+    ]
 
 
 def test_the_character_set_by_default_is_that_of_the_database() -> None:
@@ -283,7 +286,9 @@ def test_keys_come_from_columns_and_from_parts_of_their_own(
 
 
 def test_indexes_without_a_name_get_that_of_their_first_column() -> None:
-    found = created("create table t (a int, b int, unique (a), unique key (A, b), unique index ((a + b)), unique (a))").table
+    found = created(
+        "create table t (a int, b int, unique (a), unique key (A, b), unique index ((a + b)), unique (a))"
+    ).table
     assert found is not None
     assert [index.name for index in found.unique] == ["a", "a_2", "functional_index", "a_3"]
 

@@ -17,6 +17,7 @@ from tailrace.connectors.binlog.dialect import MYSQL
 from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.tables import schema_of
 from tailrace.connectors.binlog.values.conversions import plan_columns
+from tailrace.connectors.binlog.values.converters import converter_faults
 from tailrace.connectors.binlog.values.rules import rules_of_options
 from tailrace.events.event_settings import EventSettings
 from tailrace.values.arrow import arrow, arrow_type
@@ -298,3 +299,87 @@ def test_a_copy_never_shows_another_number() -> None:
     assert arrow_type(copied) == pa.decimal128(20, 0)
     values = arrow(copied, pa.array([most.encode()], pa.binary()))
     assert values.to_pylist() == [Decimal(most)]
+
+
+KIND = "io.debezium.connector.mysql.converters."
+
+
+@pytest.mark.parametrize(
+    ("declared", "more", "text", "expected"),
+    [
+        ("tinyint(1)", {}, "-1", 0),
+        ("bool", {}, "7", 1),
+        ("tinyint(2)", {}, "7", 7),
+        ("float", {}, "0.1", 0.10000000149011612),
+        ("double", {}, "0.1", 0.1),
+        ("real", {}, "0.1", 0.1),
+        ("float", {"s.treat.real.as.double": "false"}, "0.1", 0.1),
+        ("double", {"s.treat.real.as.double": "false"}, "0.10000000149011612", 0.1),
+        ("int", {}, "7", 7),
+    ],
+)
+def test_the_converter_for_jdbc_sinks_shows_booleans_as_numbers_and_reals_as_doubles(
+    declared: str, more: dict[str, str], text: str, expected: object
+) -> None:
+    options = {"converters": "s", "s.type": f"{KIND}JdbcSinkDataTypesConverter", "s.selector.boolean": ".*",
+               "s.selector.real": ".*"}  # fmt: skip
+    assert shown(plan(declared, **options, **more), text) == expected
+
+
+def test_the_converter_for_jdbc_sinks_changes_only_columns_that_it_selects() -> None:
+    options = {"converters": "s", "s.type": f"{KIND}JdbcSinkDataTypesConverter"}
+    for declared, text in (("bool", "7"), ("float", "0.1"), ("varchar(3)", "x")):
+        assert plan(declared, **options).schema == plan(declared).schema
+        assert shown(plan(declared, **options), text) == shown(plan(declared), text)
+
+
+@pytest.mark.parametrize(
+    ("declared", "more", "text", "expected"),
+    [
+        ("date", {}, "0000-00-00", None),
+        ("date not null", {}, "0000-00-00", None),
+        ("date", {"z.fallback.date": "1970-01-11"}, "2024-00-00", 10),
+        ("date", {"z.fallback.date": "1970-01-11"}, "1970-01-02", 1),
+        ("date", {"z.fallback.date": "1970-01-11T01:02:03Z"}, "0000-00-00", 10),
+        ("date", {"z.fallback.date": "1970-01-11", "z.column.d.t.c.fallback": "1970-01-03"}, "0000-00-00", 2),
+        ("date", {"z.fallback.date": "1970-01-11", "z.column.d.t.c.fallback": "null"}, "0000-00-00", None),
+        ("datetime", {"z.fallback.datetime": "1970-01-01T00:00:01Z"}, "0000-00-00 00:00:00", 1000),
+        ("datetime", {"z.fallback.datetime": "1970-01-02"}, "0000-00-00 00:00:00", 86_400_000),
+        ("timestamp", {"z.fallback.timestamp": "2001-02-03 04:05:06"}, "0000-00-00 00:00:00", "2001-02-03T04:05:06Z"),
+        ("date not null", {"z.fallback.date": "1970-01-11", "z.target.types": "DATETIME"}, "0000-00-00", 0),
+        ("date not null", {"z.fallback.date": "1970-01-11", "z.selector": r"d\.t\.other"}, "0000-00-00", 0),
+        ("date", {}, "0069-03-04", -694263),
+    ],
+)
+def test_the_converter_for_zero_dates_replaces_them(
+    declared: str, more: dict[str, str], text: str, expected: object
+) -> None:
+    options = {"converters": "z", "z.type": f"{KIND}ZeroDateFallbackConverter"}
+    assert shown(plan(declared, **options, **more), text) == expected
+
+
+def test_a_required_column_whose_zero_dates_become_null_is_optional() -> None:
+    options = {"converters": "z", "z.type": f"{KIND}ZeroDateFallbackConverter"}
+    assert plan("date not null", **options).schema.optional
+    assert not plan("date not null", **options, **{"z.fallback.date": "1970-01-11"}).schema.optional
+    assert not plan("int not null", **options).schema.optional
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({}, "c.type is missing, and converters names c"),
+        ({"c.type": "org.example.Own"}, "c.type = org.example.Own is not supported"),
+        ({"c.type": f"{KIND}TinyIntOneToBooleanConverter", "c.x": "1"}, "c.x is not an option of TinyIntOneToBoolean"),
+        ({"c.type": f"{KIND}TinyIntOneToBooleanConverter", "c.selector": "a,("}, "c.selector: "),
+        ({"c.type": f"{KIND}TinyIntOneToBooleanConverter", "c.length.checker": "maybe"},
+         "c.length.checker must be true or false, not 'maybe'"),
+        ({"c.type": f"{KIND}ZeroDateFallbackConverter", "c.target.types": "DATE,TIME"},
+         "c.target.types knows DATE, DATETIME, TIMESTAMP, not 'TIME'"),
+        ({"c.type": f"{KIND}ZeroDateFallbackConverter", "c.fallback.date": "soon"},
+         "c.fallback.date must be NULL, or a date or time as the database writes it, not 'soon'"),
+    ],
+)  # fmt: skip
+def test_a_fault_of_a_converter_names_its_option(options: dict[str, str], fault: str) -> None:
+    (found,) = converter_faults({"converters": ["c"], **options})
+    assert found.startswith(fault)
