@@ -8,8 +8,8 @@ from typing import Any
 import pymysql
 import pytest
 
-from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.binlog.log.position import BinlogPosition
+from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.binlog.setup import prerequisites
 from tailrace.connectors.binlog.setup.prerequisites import check, demand
 from tailrace.connectors.registry import parse
@@ -336,7 +336,16 @@ def test_a_session_over_the_network_without_tls_is_told(checked: Checked, monkey
     assert checked.texts("warning") == []
 
 
-def test_a_session_that_ends_within_the_checks_is_one_finding(checked: Checked) -> None:
+@pytest.mark.parametrize("statement", ["XA RECOVER", "SELECT TABLE_SCHEMA", "SHOW CREATE TABLE", "SHOW BINARY LOGS"])
+def test_a_session_that_ends_within_the_checks_is_one_finding_beside_the_others(
+    statement: str, checked: Checked
+) -> None:
     checked.stored = BinlogOffset(AT).to_json()
-    checked.connected(answers={"SHOW BINARY LOGS": pymysql.err.OperationalError(2013, "Lost connection")})
-    assert checked.texts("error")[0].startswith("server: The session with the server failed")
+    begins = "SHOW CREATE TABLE `shop`.`orders`" if statement == "SHOW CREATE TABLE" else statement
+    checked.connected(answers={begins: pymysql.err.OperationalError(2013, "Lost connection")})
+    found = checked.texts("error")
+    if statement == "XA RECOVER":
+        assert found == []
+    else:
+        assert found[0].startswith("server: The session with the server failed: error 2013.")
+    assert "log: The binary log has rows. " in checked.texts("ok")

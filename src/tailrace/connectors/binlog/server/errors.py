@@ -60,7 +60,7 @@ _LOGIN: Mapping[int, tuple[_Kind, str, str]] = {
     ),
     3118: (PrerequisiteError, "The user {user} is locked.", "ALTER USER … ACCOUNT UNLOCK"),
     3159: (
-        ConnectionFailed, "{place} takes connections with TLS alone.", "Set database.ssl.mode to {required}.",
+        ConnectionFailed, "{place} takes connections with TLS alone.", "Set database.ssl.mode to {require}.",
     ),
     4151: (PrerequisiteError, "The user {user} is locked.", "ALTER USER … ACCOUNT UNLOCK"),
 }  # fmt: skip

@@ -54,7 +54,7 @@ def check(config: Config) -> list[Finding]:
     """
     with closing(connect(config)) as session:
         inspection = _Inspection(config, session)
-        return [*inspection.run(), *inspection.values(), *_encryption(config, session)]
+        return [*inspection.run(), *inspection.values(), *explained(_encryption)(config, session)]
 
 
 def demand(config: Config) -> list[Finding]:
@@ -121,14 +121,14 @@ def unlogged(session: Connection[Any], databases: Sequence[str]) -> Iterator[Fin
         return
 
 
-def _encryption(config: Config, session: Connection[Any]) -> Iterator[Finding]:
+def _encryption(config: Config, session: Connection[Any]) -> list[Finding]:
     host = config["database.hostname"]
     cipher = rows(session, "SHOW SESSION STATUS LIKE 'Ssl_cipher'")
     if advice.is_elsewhere(host) and not (cipher and cipher[0][1]):
         words = {meaning: word for word, meaning in dialect_of(config).tls_modes.items()}
-        yield advice.in_the_clear(
-            host, f"Set database.ssl.mode={words['name']} and database.ssl.truststore, and switch TLS on in the server."
-        )
+        remedy = f"Set database.ssl.mode={words['name']} and database.ssl.truststore, and switch TLS on in the server."
+        return [advice.in_the_clear(host, remedy)]
+    return []
 
 
 class _Inspection:
@@ -147,7 +147,8 @@ class _Inspection:
             return found
         for part in (self._log, self._rights, self._tables, self._signals, self._checkpoint):
             try:
-                found += part()
+                # those that are found before a session ends are kept
+                explained(found.extend)(part())
             except TailraceError as error:
                 found.append(Finding("error", "server", error.message, error.remedy))
         return found
