@@ -196,8 +196,8 @@ def test_a_query_behind_the_columns_may_add_columns(sql: str) -> None:
 
 def test_partitions_and_options_change_no_column() -> None:
     found = created(
-        "create table t (a int, b varchar(3) collate utf8mb4_bin, period for system_time (a, b)) default charset=latin1 "
-        "union=(x, y) comment='c' with system versioning partition by range (a) "
+        "create table t (a int, b varchar(3) collate utf8mb4_bin, period for system_time (a, b)) default charset=latin1"
+        " union=(x, y) comment='c' with system versioning partition by range (a) "
         "(partition p0 values less than (10) comment = 'select', partition p1 values less than maxvalue)"
     ).table
     assert found is not None

@@ -37,7 +37,7 @@ def given(*columns: dict[str, Any], named: bool = False) -> TableMap:
     [
         ("int", {"kind": ColumnType.LONG}, ""),
         ("int", {"kind": ColumnType.LONGLONG}, "the column c is INT by its definition, and LONGLONG in the log"),
-        ("int not null", {"kind": ColumnType.LONG}, "the column c may not be null by its definition, and may in the log"),
+        ("int not null", {"kind": ColumnType.LONG}, "the column c may not be null by its definition, and may"),
         ("int", {"kind": ColumnType.LONG, "nullable": False}, "the column c may be null by its definition, and not in"),
         ("int unsigned", {"kind": ColumnType.LONG, "unsigned": False}, "the column c has another sign in the log"),
         ("int unsigned", {"kind": ColumnType.LONG, "unsigned": True}, ""),
