@@ -5,7 +5,7 @@ from __future__ import annotations
 import pymysql
 import pytest
 
-from tailrace.connectors.binlog.dialect import MARIADB, MYSQL
+from tailrace.connectors.binlog.dialect import MARIADB, MYSQL, Dialect
 from tailrace.connectors.binlog.server.errors import explain, explained, lasting, refused, text_of
 from tailrace.connectors.registry import parse
 from tailrace.errors import (
@@ -118,3 +118,13 @@ def test_only_an_error_that_a_new_session_would_have_again_ends_the_reading(give
 def test_an_error_without_a_number_is_a_lost_session() -> None:
     assert text_of(pymysql.err.Error()) == ""
     assert refused(pymysql.err.Error()).message == "The session with the server failed: Error."
+
+
+@pytest.mark.parametrize("dialect", [MYSQL, MARIADB])
+def test_every_failure_of_a_login_has_a_message_and_a_remedy(dialect: Dialect) -> None:
+    numbers = (1040, 1044, 1045, 1129, 1130, 1203, 1226, 1251, 1698, 1820, 1862, 2059, 3118, 3159, 4151)
+    for number in numbers:
+        found = explain(error(number), CONFIG, dialect.tls_modes)
+        assert found.message
+        assert found.remedy
+        assert "{" not in str(found)
