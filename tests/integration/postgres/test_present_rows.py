@@ -41,7 +41,9 @@ def read(table: PostgresTable, key: list[str], keys: list[pa.Array], columns: li
     """Return the values of the columns for each key's index."""
     found: dict[int, list[Any]] = {}
     for places, given in table.values(key, keys, columns):
-        found |= dict(zip(places, (list(row) for row in zip(*(one.to_pylist() for one in given), strict=True)), strict=True))
+        found |= dict(
+            zip(places, (list(row) for row in zip(*(one.to_pylist() for one in given), strict=True)), strict=True)
+        )
     return found
 
 
@@ -78,9 +80,7 @@ def test_rows_that_are_there_are_returned_with_the_index_of_their_key(
         ("z", "2024-02-29 01:02:03.000004+05:30"),
     ],
 )
-def test_a_key_of_any_faithful_type_finds_its_row(
-    database: Database, column: str, text: str
-) -> None:
+def test_a_key_of_any_faithful_type_finds_its_row(database: Database, column: str, text: str) -> None:
     """The key's values have the types of the sink's blocks, and come from a read of the same row."""
     database.execute(
         "create type mood as enum ('fine', 'so so')",
