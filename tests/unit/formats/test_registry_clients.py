@@ -142,7 +142,7 @@ def test_a_registry_behind_tls_needs_files_that_are_there(tmp_path: Path) -> Non
         apicurio.Client(Access("https://r/v3", certificate=str(tmp_path / "a.pem"), key=str(tmp_path / "a.key")))
 
 
-# --- Confluent's client ------------------------------------------------------------------------------------------------
+# --- Confluent's client -----------------------------------------------------------------------------------------------
 
 
 def test_the_registry_of_confluent_is_asked_with_login_and_certificates() -> None:

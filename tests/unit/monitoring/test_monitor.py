@@ -72,11 +72,9 @@ def test_a_page_is_served_until_the_pipeline_ends_and_takes_signals(
 
 def test_a_pipeline_without_a_channel_takes_no_signals(tmp_path: Path) -> None:
     port = free_port()
-    with Monitor(
-        run(tmp_path, http_port=str(port), http_token="a-token-that-is-given", signal_enabled_channels="source")
-    ):
-        assert ask(port, "/status", "a-token-that-is-given")[1]["has_signals"] is False
-        assert ask(port, "/api/signals", "a-token-that-is-given", {"type": "pause-snapshot"})[0] == 503
+    with Monitor(run(tmp_path, http_port=str(port), http_token="some-token", signal_enabled_channels="source")):
+        assert ask(port, "/status", "some-token")[1]["has_signals"] is False
+        assert ask(port, "/api/signals", "some-token", {"type": "pause-snapshot"})[0] == 503
     assert not (tmp_path / "checkpoint" / TOKEN_FILE).exists()
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from tailrace.command import cli
-from tailrace.errors import ConfigError, ConnectionFailed
+from tailrace.errors import ConfigError, ConnectionFailed, SinkError
 from tailrace.spark import cluster
 
 PIPELINE = "database.hostname=127.0.0.1\ndatabase.port=1\ndatabase.user=u\ndatabase.dbname=d\ndatabase.password=p\n"
@@ -113,3 +115,48 @@ def test_a_second_master_beside_that_of_spark_submit_is_an_error(
     path.write_text(PIPELINE)
     assert cli.main(["run", str(path), "--master", "yarn"]) == 2
     assert "spark-submit" in capsys.readouterr().err
+
+
+class Cluster:
+    """A session of a cluster whose executors see the files that `sees` allows."""
+
+    def __init__(self, sees: Callable[[str], bool] = lambda _: True, master: str = "spark://one:7077") -> None:
+        self.sparkContext, self.master, self.defaultParallelism = self, master, 3
+        self._sees, self.probes = sees, list[str]()
+
+    def parallelize(self, numbers: Iterable[int], count: int) -> Cluster:
+        assert len(list(numbers)) == count == 3
+        return self
+
+    def map(self, function: Callable[[int], tuple[str, bool]]) -> Cluster:
+        assert function(0) == (socket.gethostname(), True)
+        return self
+
+    def collect(self) -> list[tuple[str, bool]]:
+        return [(host, self._sees(host)) for host in ("b", "a", "b")]
+
+
+def test_a_directory_that_all_executors_see_is_taken_and_left_clean(tmp_path: Path) -> None:
+    cluster.demand_shared(cast("Any", Cluster()), str(tmp_path / "new"))
+    cluster.demand_shared(cast("Any", Cluster()), f"file://{tmp_path}/new")
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_executors_that_do_not_see_a_directory_are_named(tmp_path: Path) -> None:
+    with pytest.raises(SinkError, match=rf"The executors on a, b do not see the driver's directory {tmp_path}\."):
+        cluster.demand_shared(cast("Any", Cluster(lambda _: False)), str(tmp_path))
+    with pytest.raises(SinkError, match="The executors on b do not see"):
+        cluster.demand_shared(cast("Any", Cluster(lambda host: host == "a")), str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SinkError, match=r"The directory .*/file/x cannot be written: Not a directory"):
+        cluster.demand_shared(cast("Any", Cluster()), str(tmp_path / "file" / "x"))
+
+
+def test_what_every_process_sees_anyhow_is_not_looked_at(tmp_path: Path) -> None:
+    cluster.demand_shared(cast("Any", Cluster(lambda _: False, "local[2]")), str(tmp_path / "a"))
+    cluster.demand_shared(cast("Any", Cluster(lambda _: False)), "s3a://lake/a")
+    assert not (tmp_path / "a").exists()
