@@ -24,7 +24,7 @@ from tailrace.sinks.tables.statements import Clause, Merge
 from tailrace.verify import arguments, command, repair
 from tailrace.verify.check import Verification, VerificationResult
 from tailrace.verify.moments import newest
-from tests.extent import is_full, sized, turn
+from tests.extent import is_full, sized
 from tests.fix_lake import Lake, Stepped, SteppedPipeline
 from tests.fix_postgres import Database
 from tests.integration.test_tables import BIG
@@ -89,7 +89,6 @@ def repaired(made: Lake, *given: str) -> tuple[int, dict[tuple[Any, ...], str]]:
     return code, {(entry["table"], *entry["key"].values()): entry["kind"] for entry in entries}
 
 
-@turn(0, 3)
 @pytest.mark.usefixtures("stepped")
 def test_a_repair_ends_in_the_rows_of_the_source(
     make: Callable[..., Lake], database: Database, capsys: pytest.CaptureFixture[str]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tailrace.command.cli import main
 from tailrace.errors import SinkError
 from tailrace.sinks.tables import maintain as maintenance
 from tailrace.sinks.tables.formats.base import WriteId
@@ -142,6 +143,17 @@ def test_a_pipeline_goes_on_behind_maintenance_and_moments_that_are_gone_are_one
     forget(spark, f"{lake.path}/s.t")
     with pytest.raises(SinkError, match="no longer keeps its version"):
         read_at(spark, lake.path)
+
+
+def test_the_command_compacts_the_files_of_a_path(
+    spark: SparkSession, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = Lake(spark, place, "latest")
+    lake.write(0, [last for _, last in Source(random.Random(5)).snapshot(3)])
+    rows = rows_of(lake.read())
+    assert main(["maintain", str(place), "--optimize", "--vacuum", "--retain", "1"]) == 0
+    assert "s.t: " in capsys.readouterr().out
+    assert rows_of(lake.read()) == rows
 
 
 class Session:

@@ -267,6 +267,24 @@ def test_a_rebuilt_table_is_what_the_sink_would_have_kept(
     assert moment[:6] == newest[:6]
 
 
+@pytest.mark.parametrize("mode", by_day(("latest", "history"), 2))
+def test_a_short_log_becomes_a_table(
+    spark: SparkSession, place: Path, capsys: pytest.CaptureFixture[str], mode: str
+) -> None:
+    """The command makes it. Longer logs take turns."""
+    source, log = Source(random.Random(11)), Lake(spark, place / "log", "log")
+    batches = [source.snapshot(3), source.batch(10, truncates=True)]
+    for number, blocks in enumerate(batches):
+        log.write(number, [every for every, _ in blocks])
+    made = f"{place}/made"
+    assert main(["rebuild", log.path, made, "--mode", mode]) == 0
+    assert f"s.t: {mode}, {made}/s.t" in capsys.readouterr().out
+    found = frame(spark, f"{made}/s.t")
+    if mode == "history":
+        found = found.where("__valid_to is null").select("id", "v", "big")
+    assert rows_of(found) == source.table(3)
+
+
 def deletes_of(rebuilt: DataFrame) -> list[tuple[Any, ...]]:
     """Return all rows that ever existed, in the form of `Source.kept`."""
     return rows_of(rebuilt.select("id", "v", "big", "extra", "__deleted", "__op"))

@@ -22,7 +22,7 @@ from tailrace.sinks.tables.formats.iceberg.library import is_there
 from tailrace.verify import check, repair
 from tailrace.verify.check import Verification
 from tailrace.verify.comparison import DIFFERENT, DUPLICATE, EXTRA, MISSING
-from tests.extent import by_day, is_full, turn
+from tests.extent import by_day, is_full
 from tests.integration.test_table_crashes import OLD, Lake, block
 from tests.spark.test_verify_rows import side
 
@@ -79,7 +79,6 @@ TABLES = [
 ]
 
 
-@turn(2, 3)
 @pytest.mark.parametrize(("options", "left", "shown"), by_day(TABLES, 4))
 def test_rows_that_only_a_table_has_leave_it(
     spark: SparkSession,
