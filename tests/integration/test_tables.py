@@ -254,7 +254,6 @@ def test_a_value_that_nobody_has_stops(lake: Callable[..., Lake], database: Data
     assert made.rows("public.t") == [(1, 10, None)]
 
 
-@turn(3, 5)
 @pytest.mark.parametrize("kind", ["iceberg", pytest.param("delta", marks=pytest.mark.full)])
 def test_a_value_that_nobody_has_is_read_again(
     lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch, kind: str

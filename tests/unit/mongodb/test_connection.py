@@ -157,6 +157,33 @@ def test_a_decrypted_key_is_in_no_file_system(
     assert list(empty.iterdir()) == []
 
 
+@pytest.mark.parametrize("fault", ["no call", "refused", "no path"])
+def test_without_files_in_memory_a_decrypted_key_is_in_a_file_of_this_user_alone(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    keys, _ = authority.pkcs12(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    stores._written.cache_clear()
+    stores._folder.cache_clear()
+
+    def refused(*told: object) -> int:
+        raise OSError(38, "Function not implemented")
+
+    if fault == "no call":
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    elif fault == "refused":
+        monkeypatch.setattr(os, "memfd_create", refused, raising=False)
+    else:
+        # as where /proc is not mounted
+        monkeypatch.setattr(stores, "Path", lambda name: tmp_path / "absent" if "/proc/" in str(name) else Path(name))
+    written = Path(stores.client_certificate(str(keys), WORD))
+    assert b"PRIVATE KEY" in written.read_bytes()
+    assert tmp_path in written.parents
+    assert written.stat().st_mode & 0o077 == 0
+    stores._written.cache_clear()
+    stores._folder.cache_clear()
+
+
 @pytest.mark.parametrize(
     ("which", "password", "with_key", "reason"),
     [

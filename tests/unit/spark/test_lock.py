@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.errors import CheckpointInUse, ConfigError, DiskFailed
-from tailrace.spark.lock import FILE, CheckpointLock
+from tailrace.spark.lock import FILE, CheckpointLock, is_held
 
 HOLD = """
 import subprocess, sys
@@ -143,3 +144,31 @@ def test_a_killed_run_leaves_no_lock(tmp_path: Path) -> None:
         lock = CheckpointLock(tmp_path)
         lock.acquire()
         lock.release()
+
+
+@pytest.mark.parametrize(
+    ("written", "named"),
+    [
+        (b"", ""),
+        (b"{}", ""),
+        (b'{"pid": 7, "host": "elsewhere"}', ", process 7 on elsewhere"),
+        # a process of another user
+        (json.dumps({"pid": 1, "host": socket.gethostname()}).encode(), ", process 1"),
+    ],
+)
+def test_the_run_that_holds_a_checkpoint_is_named_as_far_as_it_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bytes, named: str
+) -> None:
+    def denied(process: int, number: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", denied)
+    (tmp_path / FILE).write_bytes(written)
+    with open(tmp_path / FILE, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert is_held(tmp_path)
+        with pytest.raises(CheckpointInUse) as refused:
+            CheckpointLock(tmp_path).acquire(patience_s=0)
+    assert refused.value.message == f"The checkpoint {tmp_path} is in use by another run{named}."
+    assert not is_held(tmp_path)
+    assert not is_held(tmp_path / "absent")
