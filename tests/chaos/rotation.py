@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from _pytest.mark.structures import ParameterSet
 
-MIXES = ("files-server", "kafka-server", "files-run", "tables", "mysql", "mariadb")
+MIXES = ("files-server", "kafka-server", "files-run", "mysql", "mariadb")
 TODAY = MIXES[datetime.date.today().timetuple().tm_yday % len(MIXES)]
 
 
