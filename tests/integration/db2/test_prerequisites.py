@@ -102,7 +102,7 @@ def test_changes_that_the_capture_program_leaves_out_are_told(customers: Db2Data
     customers.execute("INSERT INTO ASNCDC.IBMSNAP_IGNTRAN (AUTHID) VALUES ('BATCH')")
     findings = of(found(customers), "left_out")
     assert [level for level, _ in findings] == ["warning"] * 3
-    parts = ("7 changes that an Apply", "3 changes that triggers", "IBMSNAP_IGNTRAN (1 rule)")
+    parts = ("(RECAPTURE = N): 7 so far", "CD tables refuse: 3 so far", "IBMSNAP_IGNTRAN (1 rule)")
     assert all(part in text for (_, text), part in zip(findings, parts, strict=True))
     # An old program has no such tables.
     customers.execute("DROP TABLE ASNCDC.IBMSNAP_CAPMON", "DROP TABLE ASNCDC.IBMSNAP_IGNTRAN")

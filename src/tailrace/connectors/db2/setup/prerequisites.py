@@ -189,14 +189,14 @@ class _Inspection:
             yield Finding(
                 "warning",
                 "left_out",
-                f"The capture program has left out {applied} changes that an Apply program has made (RECAPTURE = N).",
+                f"The capture program leaves out changes of an Apply program (RECAPTURE = N): {applied} so far.",
                 f"Set RECAPTURE to Y in IBMSNAP_REGISTER, reinitialize the capture program, {remedy}",
             )
         if refused:
             yield Finding(
                 "warning",
                 "left_out",
-                f"The capture program has left out {refused} changes that triggers on CD tables have refused.",
+                f"The capture program leaves out changes that triggers on CD tables refuse: {refused} so far.",
                 f"Drop the triggers, {remedy}",
             )
         if rules := _readable(self.session.ignored, 0):
