@@ -149,13 +149,12 @@ def doubts(
         several = "; ".join(f"its column {name} {why}" for name, why, _ in lossy)
         remedy = " ".join(dict.fromkeys(remedy for _, _, remedy in lossy))
         yield "warning", f"A copy of {table.id} shows some values alike that differ: {several}.", remedy
+    unsent = form.unsent(table)
     unseen = [
-        plan.source_name
-        for plan in columns
-        if plan.conversion.unavailable is None and _may_be_large(table.columns[table.index(plan.source_name)])
+        plan.source_name for plan in columns if plan.conversion.unavailable is None and plan.source_name in unsent
     ]
     # blocks and typed rows tell a value that the log lacks from a null
-    if unseen and settings.copy and table.replica_identity != "f":
+    if unseen and settings.copy:
         yield (
             "warning",
             f"A copy of {table.id} gets null, or zero where null is not allowed, for a large value in "
@@ -211,27 +210,6 @@ def _blurring(plan: ColumnPlan, column: Column, settings: EventSettings) -> tupl
     # digits up to microseconds are lost by the option time.precision.mode alone
     lost = _lost_digits(plan, column) if _digits_of(column) > _MICRO else None
     return None if lost is None else (lost, _LEAVE_OUT)
-
-
-def _may_be_large(column: Column) -> bool:
-    """Return True if the log may lack a value of the column, because it is large and an update leaves it as it is."""
-    while column.kind == "domain" and column.element is not None:
-        column = replace(column.element, modifier=max(column.modifier, column.element.modifier))
-    if column.kind in ("array", "composite"):
-        return True
-    if not column.type_oid:
-        # the log of a server without numbers of types has large values too
-        return False
-    name, length = column.type_name, column.modifier
-    if name in ("bit", "varbit"):
-        return length > _SMALL_BITS or (length < 0 and name == "varbit")
-    # a declared precision has at most 1000 digits, which stay in the row
-    return name in _LARGE or (name == "numeric" and length < 0)
-
-
-_LARGE = frozenset(("geometry", "geography", "vector", "halfvec", "sparsevec"))
-_SMALL_BITS = 128
-"""Bits that are always kept in the row itself."""
 
 
 def _innermost(column: Column) -> Column:

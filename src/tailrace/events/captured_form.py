@@ -154,6 +154,10 @@ class CapturedForm:
         # a column may have been captured only some time after it was added
         return frozenset(column.name for column in table.columns)
 
+    def unsent(self, table: TableSchema) -> frozenset[str]:
+        # events have a placeholder for each type whose values the log may lack
+        return frozenset()
+
     def is_text(self, column: Column) -> bool:
         return self.types.declared.is_text(column)
 

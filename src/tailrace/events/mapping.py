@@ -120,6 +120,10 @@ class SourceForm(Protocol):
         """
         ...
 
+    def unsent(self, table: TableSchema) -> frozenset[str]:
+        """Return the names of the columns whose large values the log lacks if an update leaves them as they are."""
+        ...
+
     def is_text(self, column: Column) -> bool:
         """Return True if the column has a text type: masks replace only text."""
         ...

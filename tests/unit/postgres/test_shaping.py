@@ -225,7 +225,8 @@ def test_a_copy_that_gets_null_for_unchanged_large_values_is_told() -> None:
     within = Column("d", "vector", 9, kind="domain", element=floats)
     exact = [Column("e", "numeric", 1700), Column("m", "numeric", 1700, modifier=(9 << 16) + 2 + 4)]
     bits = [Column("b", "bit", 1560, modifier=4000), Column("s", "bit", 1560, modifier=8)]
-    schema = table("t", [Column("id", "int4", 23), floats, numbers, within, *exact, *bits, Column("x", "text", 25)])
+    rest = [Column("x", "text", 25), Column("p", "point", 600), Column("at", "timestamptz", 1184)]
+    schema = table("t", [Column("id", "int4", 23), floats, numbers, within, *exact, *bits, *rest])
     told = [
         list(doubts(schema, settings(options), FORM)) for options in ({"row.copy": "true"}, {"row.blocks": "last"}, {})
     ]

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
-from tailrace.columns import Column, TableId
+from tailrace.columns import Column, TableId, TableSchema
 from tailrace.connectors.changetables.dialect import CaptureTable
 from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver.dialect import SqlServerSession
 from tailrace.connectors.sqlserver.server import catalog
+from tailrace.connectors.sqlserver.values.conversions import FORM
+from tailrace.events.admission import doubts
+from tailrace.events.event_settings import EventSettings
 
 SOURCE = {
     "database.hostname": "h", "database.user": "u", "database.password": "p", "database.names": "db",
@@ -41,3 +44,11 @@ def test_a_part_of_a_key_identifies_no_row_of_a_copy(
     (found,) = session.describe([capture])
     assert found.table.key == key
     assert found.capture.is_partial == (key == ("a",))
+
+
+def test_a_large_value_that_an_update_leaves_alone_is_in_the_change_table() -> None:
+    """The warning of PostgreSQL's values apart from their rows is not for a geometry or a number here."""
+    columns = (COLUMNS["a"], Column("g", "geometry", 240, -1), Column("n", "numeric", 108, -1))
+    table = TableSchema(TableId("db", "dbo", "t"), columns, ("a",))
+    settings = EventSettings.from_options(parse("sqlserver", {**SOURCE, "row.copy": "true"}))
+    assert list(doubts(table, settings, FORM)) == []

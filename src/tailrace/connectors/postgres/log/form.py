@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct as binary
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,11 @@ class PostgresForm:
     def late(self, table: TableSchema) -> frozenset[str]:
         return frozenset(one.name for one in table.columns if one.default is not None or one.generated or one.filled)
 
+    def unsent(self, table: TableSchema) -> frozenset[str]:
+        if self.has_old_rows(table):
+            return frozenset()
+        return frozenset(column.name for column in table.columns if _may_be_large(column))
+
     def is_text(self, column: Column) -> bool:
         return declared_types.is_text(column)
 
@@ -146,6 +152,27 @@ class PostgresForm:
             text = column[change].as_py()
             parts.append(b"n" if text is None else b"t" + binary.pack(">I", len(text)) + text)
         return b"".join(parts)
+
+
+_FIXED = frozenset(
+    ("bool", "char", "int2", "int4", "int8", "float4", "float8", "money", "date", "time", "timetz", "timestamp",
+     "timestamptz", "interval", "uuid", "oid", "macaddr", "macaddr8", "point", "lseg", "box", "line", "circle")
+)  # fmt: skip
+"""Types whose values have one small size, and stay in the row."""
+_SMALL_BITS = 128
+
+
+def _may_be_large(column: Column) -> bool:
+    """Return True if values of the column may be stored apart from their row (TOAST)."""
+    while column.kind == "domain" and column.element is not None:
+        column = replace(column.element, modifier=max(column.modifier, column.element.modifier))
+    name, length = column.type_name, column.modifier
+    if name == "numeric":
+        # a declared precision has at most 1000 digits
+        return length < 0
+    if name in ("bit", "varbit"):
+        return length > _SMALL_BITS or (length < 0 and name == "varbit")
+    return column.kind != "enum" and name not in _FIXED
 
 
 def place(transactions: Transactions, number: int, lsn: int) -> ChangePlace:
