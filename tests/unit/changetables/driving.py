@@ -61,6 +61,9 @@ class AnyForm:
     def is_text(self, column: Any) -> bool:
         return True
 
+    def unsent(self, table: Any) -> frozenset[str]:
+        return frozenset()
+
     def __hash__(self) -> int:
         return 1
 
