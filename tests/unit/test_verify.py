@@ -409,3 +409,42 @@ def test_what_only_a_table_has_stays_while_a_pipeline_runs(monkeypatch: pytest.M
     ]  # fmt: skip
     (asked,) = (json.loads(data)["additional-conditions"][0]["filter"] for data in sent)
     assert asked == "\"id\" in ('1', '4')"
+
+
+def test_rows_are_asked_for_before_others_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repair that ends before the removal leaves requests for all rows: the next run reads them."""
+    of = result(T, differing={(2,): EXTRA, (3,): DUPLICATE, (4,): DIFFERENT})
+    moment = WholeMoment(3, "0A", 0, datetime(2024, 1, 1, tzinfo=UTC), {})
+    before = VerificationResult((of,), "0A", moment, is_running=False)
+    done = list[str]()
+
+    class Stopped:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def begin(self) -> None:
+            done.append("begin")
+
+        def start(self) -> None:
+            raise AssertionError("nothing was removed yet")
+
+        def stop(self) -> None:
+            done.append("stop")
+
+    def send(source: object, signal: signals.Signal) -> str:
+        done.append(json.loads(signal.data or "")["additional-conditions"][0]["filter"])
+        return "sent"
+
+    def remove(*told: object) -> None:
+        raise SinkError("The disk is full.", "Make room.")
+
+    monkeypatch.setattr(signalling, "send", send)
+    monkeypatch.setattr(repair, "reading_again", lambda run: run)
+    monkeypatch.setattr(repair, "remove", remove)
+    monkeypatch.setattr(repair, "Pipeline", Stopped)
+    mending = repair.Repair(
+        cast(Any, None), cast(Any, SimpleNamespace(source=None)), cast(Any, SimpleNamespace(sink=None)), done.append
+    )
+    with pytest.raises(SinkError, match="The disk is full"):
+        mending.run(before, 60)
+    assert done == ["begin", "\"id\" in ('3', '4')", "sent", "stop"]

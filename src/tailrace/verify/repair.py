@@ -86,15 +86,16 @@ class Repair:
                 )
             self._send(wrong, {EXTRA, DUPLICATE})
             return self._shown(verified, None, wait_s)
-        # raises an error before any removal if signals for the rows cannot be made
-        _wanted(wrong, {EXTRA})
         pipeline = Pipeline(self._run, self._spark)
         try:
             # takes the checkpoint's lock: from here on no other run writes
             pipeline.begin()
+            # The signals come first. If this process ends before the removal, the next run reads the rows again; in the
+            # other order, duplicate rows would be missing until the next verification.
+            wanted = self._send(wrong, {EXTRA})
             for table in wrong:
                 remove(self._spark, self._verification.sink, table, verified)
-            if self._send(wrong, {EXTRA}):
+            if wanted:
                 pipeline.start()
             return self._shown(verified, pipeline, wait_s)
         finally:
