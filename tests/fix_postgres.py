@@ -7,8 +7,9 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tailrace.connectors.postgres.protocol.position import FlushedLsn
 from tailrace.demo.embedded import THROWAWAY, Server
 from tests import fix_invariant
 from tests.servers.fresh_databases import FreshDatabases
+from tests.waiting import until
 
 SETTINGS = {**THROWAWAY, "autovacuum": "off", "jit": "off", "wal_init_zero": "off"}
 """Settings of a test server without background work, which writes as little as possible."""
@@ -74,11 +76,18 @@ class Database:
         return self.server.connect(self.name, autocommit)
 
     def execute(self, *statements: str) -> None:
-        """Run each statement as a transaction of its own."""
+        """Run each statement as a transaction of its own.
+
+        A statement that moves a slot waits for the end of the slot's session: the server notices a closed connection
+        later than the planner that closed it.
+        """
         with self.connect() as connection:
             for statement in statements:
-                with fix_invariant.moving(self.server.dsn()) if _MOVES.search(statement) else nullcontext():
+                if not _MOVES.search(statement):
                     connection.execute(statement.encode())
+                    continue
+                with fix_invariant.moving(self.server.dsn()):
+                    until(partial(_is_free, connection, statement), "a free replication slot")
 
     def flushed(self) -> FlushedLsn:
         """Return the end of the server's log on disk, which is after all commits, because they are synchronous."""
@@ -114,6 +123,15 @@ class Database:
             "database.dbname": self.name,
         }
         return login | {name.replace("_", "."): value for name, value in more.items()}
+
+
+def _is_free(connection: psycopg.Connection[Any], statement: str) -> bool:
+    """Run a statement that moves a slot; return False if a session still uses the slot."""
+    try:
+        connection.execute(statement.encode())
+    except psycopg.errors.ObjectInUse:
+        return False
+    return True
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
