@@ -426,6 +426,37 @@ def test_what_is_refused_ends_nothing(database: MySqlDatabase, make: Make, caplo
         server.execute(f"drop user {user}@'%'")
 
 
+def test_a_table_with_which_no_start_would_succeed_is_refused(
+    database: MySqlDatabase, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    database.execute(
+        "create table c (id int primary key, v varchar(20))",
+        "create table gone (id int primary key, v varchar(20)) engine=MyISAM",
+        "create table broken (id int, v varchar(20), key (id)) engine=MERGE union=(gone)",
+        "drop table gone",
+    )
+    query = make(guardrail_collections_max="3", guardrail_collections_limit_action="fail")
+    query.settle()
+    # one statement that fails for good
+    query.send("add-tables", "broken", id="broken")
+    query.settle()
+    assert f"{database.name}.broken is not added: " in caplog.text
+    assert query.commands is None
+    # two signals of one batch, of which the first one fits
+    with database.connect() as session, session.cursor() as cursor:
+        session.autocommit(False)
+        for name in "bc":
+            data = json.dumps({"data-collections": [f"{database.name}.{name}"]})
+            cursor.execute("insert into signals values (%s, 'add-tables', %s)", (name, data))
+        session.commit()
+    query.settle()
+    assert f"{database.name}.c is not added: 4 tables are captured, more than guardrail.collections.max" in caplog.text
+    assert query.commands["added"] == [[database.name, "b"]]
+    query.kill()
+    query.settle()
+    assert query.is_equal("a", "b")
+
+
 def test_lists_that_contradict_the_checkpoint(database: MySqlDatabase, make: Make, tmp_path: Path) -> None:
     query = make()
     query.settle()

@@ -208,6 +208,83 @@ def test_a_role_that_may_not_publish_a_table_does_not_end_the_query(
         database.execute(f"drop owned by {role} cascade", f"drop role {role}")
 
 
+COLLIDING = ('create schema "public.b"', 'create table "public.b".c (id int primary key, v text)')
+
+
+@pytest.mark.parametrize(
+    ("options", "statements", "added", "told"),
+    [
+        ({"message_key_columns": r"public\.b:none"}, (), "public.b", "names the column none of public.b"),
+        (
+            {"guardrail_collections_max": "2", "guardrail_collections_limit_action": "fail"},
+            (),
+            "public.b",
+            "more than guardrail.collections.max = 2",
+        ),
+        ({"replica_identity_autoset_values": r"public\.b:INDEX none"}, (), "public.b", "cannot be using index"),
+        (
+            {"table_include_list": r'public\.a,public\.debezium_signal,public\.b\.c', "schema_include_list": "public"},
+            ('create table "b.c" (id int primary key, v text)', *COLLIDING),
+            '"public.b"."c"',
+            "have one name: public.b.c",
+        ),
+    ],
+)  # fmt: skip
+def test_a_table_with_which_no_start_would_succeed_is_refused(
+    database: Database,
+    make: Make,
+    caplog: pytest.LogCaptureFixture,
+    options: dict[str, str],
+    statements: tuple[str, ...],
+    added: str,
+    told: str,
+) -> None:
+    if statements:
+        database.execute(*statements)
+    query = make(**options)
+    settle(query)
+    before = published(database)
+    send(database, "add-tables", added)
+    settle(query)
+    assert "is not added: " in caplog.text
+    assert told in caplog.text
+    assert state(query) is None
+    assert published(database) == before
+    query.kill()
+    database.execute("insert into a values (80, 'later')")
+    settle(query)
+    assert latest(query, "a") == source(database, "a")
+
+
+def test_a_table_that_the_role_may_not_read_is_refused(
+    database: Database, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    role = f"blind_{database.name}"[:60]
+    database.execute(
+        "create publication dbz_publication for all tables",
+        f"create role {role} login replication password 'pw'",
+        f"grant select on a to {role}",
+        f"grant select, insert on debezium_signal to {role}",
+        f"grant select (id) on b to {role}",
+    )
+    query = make(database_user=role, database_password="pw", publication_autocreate_mode="disabled")
+    try:
+        settle(query)
+        send(database, "add-tables", "public.b")
+        settle(query)
+        assert "public.b is not added: The user may not read public.b: it has no right to v." in caplog.text
+        assert state(query) is None
+        database.execute(f"grant select on b to {role}")
+        send(database, "add-tables", "public.b", id="later")
+        settle(query)
+        query.step()
+        settle(query)
+        assert latest(query, "b") == source(database, "b")
+    finally:
+        query.planner.close()
+        database.execute(f"drop owned by {role} cascade", f"drop role {role}")
+
+
 def test_lists_that_contradict_the_checkpoint(database: Database, make: Make) -> None:
     query = make()
     settle(query)

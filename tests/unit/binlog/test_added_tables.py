@@ -64,7 +64,7 @@ class Server:
     def added(self, end: BinlogPosition = END, known: State | None = None) -> AddedTables:
         made = AddedTables(
             CONFIG, EventSettings.from_options(CONFIG), lambda: cast(Any, None), self.admit, self.between,
-            lambda: self.is_folded, writes=self.writes,
+            lambda: self.is_folded, lambda: 1, writes=self.writes,
         )  # fmt: skip
         made.begin(end, known or State())
         return made

@@ -24,10 +24,12 @@ from tailrace.connectors.binlog.schema.tables import schema_of
 from tailrace.connectors.binlog.server.connection import connect, dialect_of, rows
 from tailrace.connectors.binlog.server.errors import explained
 from tailrace.connectors.binlog.server.errors import number_of as code_of
+from tailrace.connectors.binlog.server.errors import refused as failure_of
 from tailrace.connectors.binlog.setup.prerequisites import unlogged
 from tailrace.connectors.binlog.setup.rights import DENIED
 from tailrace.connectors.findings import value_findings
-from tailrace.errors import ConnectionFailed, TailraceError
+from tailrace.connectors.guardrail import guard_number
+from tailrace.errors import ConfigError, ConnectionFailed, TailraceError
 from tailrace.events.event_settings import EventSettings
 from tailrace.snapshot.table_states import listing
 
@@ -62,6 +64,7 @@ class AddedTables:
     - `connect` returns the planner's session, `admit` a schema with the key of its events.
     - `between` returns the statements of the log between two places, None if it cannot find them.
     - `is_folded` returns True if the log has all names in lower case.
+    - `count` returns the number of tables that are captured without those of the signal.
     - `writes` is True if incremental snapshots write watermarks.
     """
 
@@ -73,12 +76,15 @@ class AddedTables:
         admit: Callable[[TableSchema], TableSchema],
         between: Callable[[LogEnd, LogEnd], Sequence[Statement] | None],
         is_folded: Callable[[], bool],
+        count: Callable[[], int],
         *,
         writes: bool,
     ) -> None:
-        self._settings, self._dialect = settings, dialect_of(config)
+        self._config, self._settings, self._dialect = config, settings, dialect_of(config)
         self._connect, self._admit, self._between, self._is_folded = connect, admit, between, is_folded
-        self._writes = writes
+        self._writes, self._count = writes, count
+        # the tables that signals of the batch have added
+        self._accepted: set[Name] = set()
         # the end of the batch whose signals are handled, and the definitions there
         self._end, self._known = START, State()
         # the definitions from the catalog, and the place up to which the log does not alter them
@@ -88,7 +94,7 @@ class AddedTables:
     def begin(self, end: BinlogPosition, known: State) -> None:
         """Set the end of the next batch, and the definitions there."""
         self._end, self._known = end, known
-        self._shown = {}
+        self._shown, self._accepted = {}, set()
 
     def every(self) -> list[Name]:
         """Return the tables of the server that may be captured, in the order of their names."""
@@ -100,7 +106,18 @@ class AddedTables:
         refused = {name: why for name in added if (why := self._unfit(session, name))}
         known, doubtful = self._known.tables, self._known.doubtful
         unknown = [name for name in added if name not in refused and (name not in known or name in doubtful)]
-        return refused | (self._look_up(session, unknown) if unknown else {})
+        refused |= self._look_up(session, unknown) if unknown else {}
+        for name in added:
+            if name in refused:
+                continue
+            try:
+                guard_number(self._config, self._count() + len(self._accepted | {name}))
+            except ConfigError as error:
+                refused[name] = str(error)
+                self._shown.pop(name, None)
+            else:
+                self._accepted.add(name)
+        return refused
 
     def _unfit(self, session: Connection[Any], name: Name) -> str:
         """Return the reason why a table cannot be captured or copied; "" if it can."""
@@ -123,7 +140,10 @@ class AddedTables:
             if code_of(error) in DENIED:
                 return f"the user may not read it: GRANT SELECT ON {quoted(*name)} TO the user."
             if code_of(error) not in _GONE:
-                raise
+                reason = failure_of(error)
+                if isinstance(reason, ConnectionFailed):
+                    raise
+                return str(reason)
             found = None
         if found is None:
             return "it is gone."

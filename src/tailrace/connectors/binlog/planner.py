@@ -160,6 +160,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
                 lambda table: Admission(self._settings, self._form).admit(table),
                 self._statements,
                 lambda: self._is_folded,
+                lambda: self._captured_count or 0,
                 writes=source.writes,
             )
             source.new_tables, source.live = new, LiveTables(config, new.every, new.prepared, source.signal_table)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +42,9 @@ from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.setup import publications, slots
 from tailrace.connectors.postgres.setup.coverage_watch import CoverageWatch
 from tailrace.connectors.postgres.setup.prerequisites import unmatched_lists
+from tailrace.connectors.postgres.snapshot import rights
 from tailrace.connectors.postgres.snapshot.windows import Incremental, PostgresWindows
-from tailrace.errors import PositionLost
+from tailrace.errors import ConnectionFailed, PositionLost, TailraceError
 from tailrace.events.admission import Admission
 from tailrace.events.event_settings import EventSettings
 from tailrace.log import contracts
@@ -100,6 +101,8 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         self._commands = NO_COMMANDS
         # new tables that could not be captured, each with the reason that was logged
         self._refused: set[tuple[tuple[str, str], str]] = set()
+        # the tables that commands have added since the last call of `prepare`
+        self._accepted: dict[int, CapturedTable] = {}
         self._stock = CoverageWatch(config, self._tables, settings.copies, settings.typed is not None)
         self._hypertables = HypertableCatalog(config, settings, outside.connect, outside.runtime)
         self._watch = SlotWatch(config, lambda: outside.connect(config), outside.runtime)
@@ -163,6 +166,9 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
     def _streamed(self) -> UnsettledTransactions | None:
         return None if self.incremental is None else self.incremental.streamed
 
+    def _catalog(self) -> Catalog:
+        return Catalog(self._connect(), self._config["database.dbname"], self._settings.shaping.comments)
+
     def _captured_names(self) -> list[tuple[str, str]]:
         """Return the tables that are captured now, also those created since the query began."""
         catalog = Catalog(self._connect(), self._config["database.dbname"])
@@ -180,16 +186,24 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
 
         A table with a fault is refused here: otherwise it would end the query each time the log is opened.
         """
-        control = self._connect()
-        tables = Catalog(control, self._config["database.dbname"]).tables()
-        wanted = [one for one in tables if (one[1].schema, one[1].table) in set(added)]
+        control, catalog = self._connect(), self._catalog()
+        tables = catalog.tables()
+        named = set(added)
+        wanted = [one for one in tables if (one[1].schema, one[1].table) in named]
+        captured = self._accepted | {one[0]: one for one in captured_tables(tables, self._tables)}
+        refused: dict[tuple[str, str], str] = {}
+        for oid, table, kind in wanted:
+            why = self._unfit(catalog, (oid, table, kind), captured)
+            if why:
+                refused[table.schema, table.table] = why
+            else:
+                captured[oid] = oid, table, kind
+        wanted = [one for one in wanted if (one[1].schema, one[1].table) not in refused]
         is_filtered = self._config["publication.autocreate.mode"] == "filtered"
         covered = coverage.read(control, self._config, wanted, as_it_is=not is_filtered)
         lacking = coverage.unidentified(control, self._config, covered)
         copies, typed = self._settings.copies, self._settings.typed is not None
-        refused: dict[tuple[str, str], str] = {}
-        for oid, table, _ in wanted:
-            name = (table.schema, table.table)
+        for oid, table, kind in wanted:
             of = {oid: covered[oid]} if oid in covered else {}
             found = coverage.findings(of, copies=copies, lacking=lacking, typed=typed)
             why = " ".join(f"{one.text} {one.remedy}" for one in found if one.level == "error")
@@ -201,8 +215,36 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
             if not why and is_filtered:
                 why = publications.add_table(control, self._config, table)
             if why:
-                refused[name] = why
+                refused[table.schema, table.table] = why
+            else:
+                self._accepted[oid] = oid, table, kind
         return refused
+
+    def _unfit(self, catalog: Catalog, wanted: CapturedTable, captured: Mapping[int, CapturedTable]) -> str:
+        """Return why a start would fail with a further table beside the `captured` ones, or its rows cannot be read;
+        "" if there is no reason. Sets the table's replica identity, as a start does."""
+        control, config, (oid, _, _) = self._connect(), self._config, wanted
+        together = {**captured, oid: wanted}
+        try:
+            demanded([one for one in coverage.unfit(control, config, list(together.values())) if one.level == "error"])
+            guard_number(config, len(together))
+            publications.set_replica_identity(control, config["replica.identity.autoset.values"], wanted)
+            for schema in catalog.schemas([oid]).values():
+                # a new Admission, so that refused tables are not remembered
+                table = Admission(self._settings, FORM).admit(schema)
+                shown = self._settings.shaping.read(table)
+                if rights.in_part(control, [oid]) and (columns := rights.lacking(control, shown)):
+                    raise rights.refusal(shown, columns)
+                if self._settings.copies and not table.key:
+                    return (
+                        "a copy tells rows apart by their keys, and it has none: give it a primary key, or name "
+                        "columns in message.key.columns."
+                    )
+        except ConnectionFailed:
+            raise
+        except TailraceError as error:
+            return str(error)
+        return ""
 
     def _carried(self, connection: psycopg.Connection[Any], table: CapturedTable) -> CarriedTables:
         """Return the rows and columns of a captured table that a snapshot reads, by the present catalog."""
@@ -220,8 +262,9 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         refuse_standby(control)
         # safe here: no log is open, whose reader would use the same lists
         self._commands = commands
+        self._accepted = {}
         self._tables.overrule(commands.added, commands.removed)
-        catalog = Catalog(control, self._config["database.dbname"], self._settings.shaping.comments)
+        catalog = self._catalog()
         there = catalog.tables()
         captured = captured_tables(there, self._tables)
         fault = unmatched_lists(self._config, there, is_fresh=since.is_initial)

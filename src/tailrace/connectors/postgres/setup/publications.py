@@ -220,6 +220,14 @@ def set_replica_identities(
     return warnings
 
 
+def set_replica_identity(connection: psycopg.Connection[Any], values: Sequence[str], table: CapturedTable) -> None:
+    """Set the replica identity of one table if an expression of `values` matches it. Raises as
+    `set_replica_identities`."""
+    named = [(value, _IDENTITY.fullmatch(value.strip())) for value in values]
+    of_it = [value for value, match in named if match and compile_expression(match["table"]).fullmatch(str(table[1]))]
+    set_replica_identities(connection, of_it, [table])
+
+
 def _identify(connection: psycopg.Connection[Any], entry: CapturedTable, identity: str) -> str:
     """Give a table its replica identity unless it has it; return a warning if the role may not, else ""."""
     import psycopg
