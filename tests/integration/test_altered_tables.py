@@ -13,30 +13,45 @@ from tests.fix_postgres import Database
 
 
 @turn(0, 7)
-def test_latest_follows_its_source(lake: Callable[..., Lake], database: Database) -> None:
-    """Columns are added, dropped, renamed and widened, and names are reused, with rows before and after."""
+def test_latest_follows_the_names_of_columns(lake: Callable[..., Lake], database: Database) -> None:
+    """Columns are added, dropped and renamed, and names are reused, with rows before and after."""
     database.execute(
-        "create table t (id int primary key, v int, w int, code text not null, n numeric(8,2), day date)",
-        "insert into t select i, i, -i, 'c' || i, i / 3.0, '2024-02-03' from generate_series(1, 6) i",
+        "create table t (id int primary key, v int, w int, code text not null)",
+        "insert into t select i, i, -i, 'c' || i from generate_series(1, 6) i",
     )
     made = lake()
     made.run()
-    made.equals("t")
     database.execute(
         "update t set v = 10 where id = 1",
         "alter table t add column extra text",
-        "insert into t values (7, 7, -7, 'c7', 7, null, 'new')",
+        "insert into t values (7, 7, -7, 'c7', 'new')",
         # Names are exchanged: w is now called v, and v is called w.
         "alter table t rename column v to x",
         "alter table t rename column w to v",
         "alter table t rename column x to w",
         "update t set v = -20, w = 20 where id = 2",
-        "alter table t alter column id type bigint, alter column n type numeric(12,4), alter column day type timestamp",
-        "update t set n = 1.2345, day = '2024-02-03 04:05:06' where id = 3",
-        "insert into t values (5000000000, 1, 1, 'far', 1, null, null)",
         "alter table t drop column extra",
         "alter table t add column extra int",
         "update t set extra = 4 where id = 4",
+        "delete from t where id = 5",
+    )
+    made.run()
+    made.equals("t")
+
+
+@turn(3, 7)
+def test_latest_follows_the_types_of_columns(lake: Callable[..., Lake], database: Database) -> None:
+    database.execute(
+        "create table t (id int primary key, n numeric(8,2), day date)",
+        "insert into t select i, i / 3.0, '2024-02-03' from generate_series(1, 6) i",
+    )
+    made = lake()
+    made.run()
+    database.execute(
+        "update t set n = 10 where id = 1",
+        "alter table t alter column id type bigint, alter column n type numeric(12,4), alter column day type timestamp",
+        "update t set n = 1.2345, day = '2024-02-03 04:05:06' where id = 3",
+        "insert into t values (5000000000, 1, null)",
         "delete from t where id = 5",
     )
     made.run()

@@ -316,7 +316,7 @@ def test_a_large_value_that_updates_leave_alone_is_not_in_the_batch(
     made = lake()
     made.run()
     database.execute(
-        "do $$ begin for one in 1..40 loop update t set v = v + one; end loop; end $$",
+        "do $$ begin for one in 1..10 loop update t set v = v + one; end loop; end $$",
         "update t set id = id + 10, v = -1 where id in (1, 2)",
         "update t set id = 1 where id = 3",
         "delete from t where id = 4",

@@ -94,7 +94,7 @@ def test_a_copy_is_never_silently_different_on_the_systems_server(system_postgre
     assert [outcome.text() for outcome in found.bad] == []
 
 
-@pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
+@pytest.mark.parametrize("version", by_day(VERSIONS, 2), ids=lambda version: version.name)
 def test_a_copy_of_mysql_is_never_silently_different(
     version: Version, mysql_servers: Callable[[Version], MySqlServer]
 ) -> None:
@@ -104,7 +104,7 @@ def test_a_copy_of_mysql_is_never_silently_different(
     assert [outcome.text() for outcome in found.bad] == []
 
 
-@pytest.mark.parametrize("version", by_day(VERSIONS, 2), ids=lambda version: version.name)
+@pytest.mark.parametrize("version", by_day(VERSIONS[::-1], 2), ids=lambda version: version.name)
 def test_a_copy_of_mysql_that_the_pipeline_reads_again_is_never_silently_different(
     version: Version, mysql_servers: Callable[[Version], MySqlServer]
 ) -> None:
