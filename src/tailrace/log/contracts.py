@@ -596,8 +596,9 @@ class Snapshots(ABC, Generic[O]):
     def block(self, since: O) -> O | None:
         """Plan the snapshot of the tables in `since.progress.blocking` and return the offset at its beginning.
 
-        None if the log must be read further first. Raises ConfigError if the tables cannot be read; the engine then
-        gives the snapshot up, and the query goes on.
+        None if the log must be read further first. Raises ConfigError or PrerequisiteError if the tables cannot be
+        read; the engine then gives the snapshot up, and the query goes on. ConnectionFailed, DiskFailed and
+        PositionLost end the call.
         """
 
     @property

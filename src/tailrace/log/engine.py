@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from tailrace.columns.blocks import ROWS
 from tailrace.config import Config
-from tailrace.errors import ConfigError
+from tailrace.errors import ConnectionFailed, DiskFailed, PositionLost, TailraceError
 from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Limits, O, Offset, OpenLog, P, ReaderState, Source, T, Task
 from tailrace.log.control_tasks import HeartbeatTask, NotificationTask
@@ -425,8 +425,11 @@ class LogEngine(Generic[O, P, T]):
         tables = since.progress.blocking
         try:
             begun = self._snapshots.block(since)
-        except ConfigError as error:
-            log.warning("the blocking snapshot of %s is given up: %s", ", ".join(map(str, tables)), error.message)
+        except (ConnectionFailed, DiskFailed, PositionLost):
+            raise
+        except TailraceError as error:
+            reason = error.message.rstrip(".") + (f"; remedy: {error.remedy}" if error.remedy else "")
+            log.warning("the blocking snapshot of %s is given up: %s", ", ".join(map(str, tables)), reason)
             self._snapshots.close()
             self._notifications.given_up()
             progress = self._notifications.add_to(replace(since.progress, blocking=(), notifications=()))

@@ -187,6 +187,32 @@ def test_a_column_without_a_right_is_named(
         query.planner.close()
 
 
+@pytest.mark.parametrize("is_in_part", [True, False])
+def test_a_blocking_snapshot_of_what_the_role_may_not_read_is_given_up(
+    database: Database, partial: Database, caplog: pytest.LogCaptureFixture, is_in_part: bool
+) -> None:
+    if not is_in_part:
+        database.execute(f'revoke select (id, "the name") on t from {partial.server.user}')
+    query = Query(partial, **PARTLY, **{"snapshot.mode": "no_data"})
+    try:
+        query.step()
+        data = json.dumps({"data-collections": ["public.t"], "type": "blocking"})
+        database.execute(
+            f"insert into signal values ('1', 'execute-snapshot', '{data}')",
+            "insert into t values (11, 'v11', 'hidden')",
+        )
+        assert until(query, 1, "c") == [11]
+        waiting.until(lambda: (query.step(), "is given up" in caplog.text)[1], "the refusal", 20)
+        assert "the blocking snapshot of public.t is given up: " in caplog.text
+        query.kill()
+        database.execute("insert into t values (12, 'v12', 'hidden')")
+        assert until(query, 2, "c") == [11, 12]
+        assert query.committed is not None
+        assert "blocking" not in query.committed.get("progress", {})
+    finally:
+        query.planner.close()
+
+
 @pytest.fixture
 def hurried(database: Database) -> Iterator[Database]:
     """The database through the eyes of a role whose sessions end after an instant, unless they set limits of their

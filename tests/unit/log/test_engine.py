@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from tailrace.errors import ConfigError, ConnectionFailed
+from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError, TailraceError
 from tailrace.log.contracts import UNLIMITED, Limits
 from tailrace.log.control_tasks import BoundaryTask
 from tailrace.log.engine import FIRST_BYTES
@@ -432,12 +432,16 @@ def with_signals(**options: str) -> Query:
     return found
 
 
-def test_a_blocking_snapshot_that_cannot_be_read_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("fault", [ConfigError("t has no key."), PrerequisiteError("t may not be read.", "grant it.")])
+def test_a_blocking_snapshot_that_cannot_be_read_is_given_up(
+    caplog: pytest.LogCaptureFixture, fault: TailraceError
+) -> None:
     found = with_signals(notification_enabled_channels="sink", notification_sink_topic_name="n")
-    found.memory.faults["block"] = ConfigError("t has no key.")
+    found.memory.faults["block"] = fault
     with caplog.at_level(logging.WARNING, "tailrace"):
         found.next()
     assert "the blocking snapshot of public.t is given up" in caplog.text
+    assert fault.remedy in caplog.text
     progress = Place.from_json(found.at).progress
     assert not progress.blocking
     assert "ABORTED" in [one.type for one, _ in progress.notifications]

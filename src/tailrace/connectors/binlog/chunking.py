@@ -16,6 +16,7 @@ from tailrace.connectors.binlog.log_session import parallelism
 from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.binlog.schema.definition import Name
 from tailrace.connectors.binlog.schema.definitions import State
+from tailrace.connectors.binlog.server.errors import explained
 from tailrace.connectors.binlog.snapshot.chunks import BATCHES, Altered, TableSnapshots
 from tailrace.connectors.binlog.snapshot.point import Point, RowOrigin
 from tailrace.connectors.binlog.snapshot.progress import SnapshotProgress
@@ -101,6 +102,7 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         progress = SnapshotProgress(plan, bounds, point, 0, position.epoch)
         return replace(since, log=position, schemas=state.to_text(), snapshot=progress)
 
+    @explained
     def block(self, since: BinlogOffset) -> BinlogOffset | None:
         """Return the offset at which a blocking snapshot of the signal's tables starts.
 

@@ -16,6 +16,7 @@ from tailrace.connectors.postgres.log_session import parallelism
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.schema.history import StoredHistory
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
+from tailrace.connectors.postgres.server.connection import explained
 from tailrace.connectors.postgres.setup import slots
 from tailrace.connectors.postgres.setup.coverage_watch import CoverageWatch
 from tailrace.connectors.postgres.snapshot.chunks import TableSnapshots
@@ -116,6 +117,7 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         """Return the facts about captured tables that the log does not carry, as the `exported` snapshot shows them."""
         return self._chunks.history_at(exported)
 
+    @explained
     def block(self, since: PostgresOffset) -> PostgresOffset | None:
         """Return the offset at which a blocking snapshot of the signal's tables starts.
 
