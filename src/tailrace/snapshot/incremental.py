@@ -6,12 +6,15 @@ chunks end. Keys are kept as the server's text.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tailrace.snapshot.signals import ExecuteSnapshot, Finder
+
+log = logging.getLogger("tailrace")
 
 Key = tuple[str, ...]
 
@@ -45,12 +48,42 @@ class UnusableTable(Exception):
 class Cursor:
     """The position in the first table: read through the row with key `last`, of the rows up to key `maximum`.
 
-    `maximum` None: nothing of the table has been read yet. `rows` counts the rows read so far.
+    `maximum` None: nothing of the table has been read yet. `rows` counts the rows read so far. `key` are the names of
+    the columns of both keys; empty if unknown, as in offsets of earlier versions.
     """
 
     last: Key | None = None
     maximum: Key | None = None
     rows: int = 0
+    key: tuple[str, ...] = ()
+
+    def to_json(self) -> list[Any]:
+        last, maximum = (None if key is None else list(key) for key in (self.last, self.maximum))
+        return [last, maximum, self.rows, *([list(self.key)] if self.key else [])]
+
+    @classmethod
+    def from_json(cls, fields: Sequence[Any]) -> Cursor:
+        last, maximum, rows, *key = fields
+        last, maximum = (None if one is None else tuple(one) for one in (last, maximum))
+        return cls(last, maximum, rows, tuple(key[0]) if key else ())
+
+
+def begun_anew(table: Collection) -> Cursor:
+    """Return the position before the first row of a table whose key is another one than before, and warn of it."""
+    log.warning("%s has another key than before: it is read again from its beginning", table)
+    return Cursor()
+
+
+def fitting(cursor: Cursor, table: Collection, key: Sequence[str]) -> Cursor:
+    """Return the cursor of a table that is ordered by the columns `key`.
+
+    If the table was ordered by other columns before, return the position before its first row: its rows stand in
+    another order now.
+    """
+    if not cursor.maximum:
+        return cursor
+    is_same = cursor.key == tuple(key) if cursor.key else len(cursor.maximum) == len(key)
+    return cursor if is_same else begun_anew(table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +94,11 @@ class PausedTable:
     cursor: Cursor
 
     def to_json(self) -> list[Any]:
-        cursor = self.cursor
-        last, maximum = (None if key is None else list(key) for key in (cursor.last, cursor.maximum))
-        return [self.collection.to_json(), last, maximum, cursor.rows]
+        return [self.collection.to_json(), *self.cursor.to_json()]
 
     @classmethod
     def from_json(cls, fields: Sequence[Any]) -> PausedTable:
-        collection, last, maximum, rows = fields
-        kept = Cursor(None if last is None else tuple(last), None if maximum is None else tuple(maximum), rows)
-        return cls(Collection(*collection), kept)
+        return cls(Collection(*fields[0]), Cursor.from_json(fields[1:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +208,8 @@ class IncrementalSnapshot:
             fields["last"] = list(self.cursor.last)
         if self.cursor.maximum is not None:
             fields["maximum"] = list(self.cursor.maximum)
+        if self.cursor.key:
+            fields["key"] = list(self.cursor.key)
         if self.paused:
             fields["paused"] = True
         if self.begun:
@@ -187,11 +218,11 @@ class IncrementalSnapshot:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> IncrementalSnapshot:
-        last, maximum = fields.get("last"), fields.get("maximum")
+        place = [fields.get("last"), fields.get("maximum"), fields["rows"], fields.get("key", ())]
         return cls(
             fields["id"],
             tuple(Collection(*parts) for parts in fields["collections"]),
-            Cursor(None if last is None else tuple(last), None if maximum is None else tuple(maximum), fields["rows"]),
+            Cursor.from_json(place),
             fields.get("paused", False),
             tuple(map(PausedTable.from_json, fields.get("begun", ()))),
         )

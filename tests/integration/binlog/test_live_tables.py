@@ -426,6 +426,57 @@ def test_what_is_refused_ends_nothing(database: MySqlDatabase, make: Make, caplo
         server.execute(f"drop user {user}@'%'")
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_table_gets_another_key_while_its_reading_is_paused(
+    database: MySqlDatabase, make: Make, is_killed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = make(table_include_list=f"{database.name}.[ab]", snapshot_mode="no_data")
+    query.step()
+    query.send("execute-snapshot", "b", id="read")
+    until(lambda: (query.step(), len(query.of("b")) >= 2)[1], "some rows", 20)
+    query.send("pause-tables", "b", id="pause")
+    query.settle()
+    assert "held" in query.committed["progress"]
+    # in the order of this key all rows that are not read stand before those that are
+    database.execute(
+        "alter table b add n int not null default 0",
+        "update b set n = 1000 - id",
+        "alter table b drop primary key, add primary key (n)",
+    )
+    query.rows.clear()
+    if is_killed:
+        query.kill()
+    query.send("resume-tables", "b", id="resume")
+    query.settle()
+    assert sorted(one["value"]["after"]["id"] for one in query.of("b") if one["op"] == "r") == list(range(6))
+    assert f"{database.name}.b has another key than before: it is read again" in caplog.text
+
+
+def test_a_blocking_snapshot_of_what_the_user_may_not_read_is_given_up(
+    database: MySqlDatabase, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    user, server = f"v{database.name[2:]}", database.server
+    server.execute(
+        f"create user {user}@'%' identified by '{PASSWORD}'",
+        f"grant replication slave, replication client, reload on *.* to {user}@'%'",
+        *(f"grant select, insert on {database.name}.{table} to {user}@'%'" for table in ("a", "b", "signals")),
+        *([f"grant binlog monitor on *.* to {user}@'%'"] if server.dialect == "mariadb" else []),
+    )
+    query = make(database_user=user, table_include_list=f"{database.name}.[ab]", snapshot_mode="no_data")
+    try:
+        query.step()
+        server.execute(f"revoke select on {database.name}.b from {user}@'%'")
+        data = json.dumps({"data-collections": [f"{database.name}.b"], "type": "blocking"})
+        with database.connect() as session, session.cursor() as cursor:
+            cursor.execute("insert into signals values ('1', 'execute-snapshot', %s)", (data,))
+        query.settle()
+        assert f"the blocking snapshot of {database.name}.b is given up: " in caplog.text
+        assert "blocking" not in query.committed.get("progress", {})
+    finally:
+        query.planner.close()
+        server.execute(f"drop user {user}@'%'")
+
+
 def test_a_table_with_which_no_start_would_succeed_is_refused(
     database: MySqlDatabase, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:

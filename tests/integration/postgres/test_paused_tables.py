@@ -75,3 +75,34 @@ def test_what_becomes_of_a_paused_table(database: Database, make: Make, caplog: 
         settle(query)
         assert [one.type for one in query.notifications][-1] == told
     assert "PAUSED" in [one.type for one in query.notifications]
+
+
+OTHER_KEYS = (
+    "alter table b drop constraint b_pkey, alter v set not null, add primary key (v, id)",
+    "alter table b drop constraint b_pkey, add n int generated always as (1000 - id) stored, add primary key (n)",
+    "alter table b drop constraint b_pkey, alter id type uuid using md5(id::text)::uuid, add primary key (id)",
+)
+
+
+@pytest.mark.parametrize("statement", OTHER_KEYS)
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_table_gets_another_key_while_its_reading_is_paused(
+    database: Database, make: Make, is_killed: bool, statement: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    database.execute(MANY)
+    query = make(table_include_list="public.a,public.b,public.debezium_signal", incremental_snapshot_window_chunks="1")
+    settle(query)
+    query.changes.clear()
+    execute(database, "public.b")
+    until(lambda: (query.step(), len(reads(query, "b")) >= 8)[1], "some rows", 20)
+    send(database, "pause-tables", "public.b", id="pause")
+    settle(query)
+    assert "held" in query.committed["progress"]
+    database.execute(statement)
+    query.changes.clear()
+    if is_killed:
+        query.kill()
+    send(database, "resume-tables", "public.b", id="resume")
+    settle(query)
+    assert set(latest(query, "b")) == set(source(database, "b"))
+    assert "public.b has another key than before: it is read again from its beginning" in caplog.text

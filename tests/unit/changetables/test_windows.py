@@ -137,6 +137,28 @@ def test_a_table_of_which_a_part_of_the_key_is_captured_is_read_again_from_the_s
     assert {event.after for event in query.drain()} == {("1", f"x{number}") for number in range(9)}
 
 
+@pytest.mark.parametrize("key", [("v",), ("v", "id")])
+def test_a_table_that_gets_another_key_while_it_is_read_is_read_from_its_beginning(
+    key: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    database = server()
+    database.commit(*[("dbo.a", "c", None, (f"{number:03}", f"{900 - number:03}")) for number in range(9)])
+    limits = {"incremental__snapshot__chunk__size": "2", "incremental__snapshot__window__chunks": "1"}
+    query = Query(database, **SIGNALS, **limits)
+    query.drain()
+    signal(database)
+    found: list[Event] = []
+    while not found:
+        found = [event for event in of_a(query.batch() or []) if event.op == "r"]
+    database.tables["dbo.a"].key = key
+    database.enable("dbo.a", "_2")
+    events = of_a(query.drain())
+    assert {event.after for event in events if event.op == "r"} == {
+        (f"{number:03}", f"{900 - number:03}") for number in range(9)
+    }
+    assert "dbo.a has another key than before" in caplog.text
+
+
 @pytest.mark.parametrize("surrogate", [False, True])
 def test_a_key_whose_texts_are_no_bounds_has_no_windows(surrogate: bool, caplog: pytest.LogCaptureFixture) -> None:
     database = Server("w", kinds={"b": "sql_variant"})

@@ -61,7 +61,14 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.log.rows.partitioning import changes_of
 from tailrace.process.runtime import Runtime
 from tailrace.snapshot.conditions import refusal
-from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, UnusableTable
+from tailrace.snapshot.incremental import (
+    Collection,
+    Cursor,
+    IncrementalSnapshot,
+    UnusableTable,
+    begun_anew,
+    fitting,
+)
 from tailrace.snapshot.pace import ReadingPace
 from tailrace.snapshot.progress import Progress
 from tailrace.snapshot.signals import Signal
@@ -436,8 +443,9 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         met = (f"(\n{one.filter}\n)",) if one.filter else ()
         try:
             estimate = None
+            cursor = fitting(cursor, one, names)
             if cursor.maximum is None:
-                cursor = Cursor(None, self._maximum(session, whole, columns, met) or ())
+                cursor = Cursor(None, self._maximum(session, whole, columns, met) or (), key=tuple(names))
                 estimate = division.estimate(session, whole)[0] or None
             if not cursor.maximum or cursor.last == cursor.maximum:
                 return FoundChunks([], cursor, estimate=estimate)
@@ -454,11 +462,15 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
             log.warning("a query of %s fails: error %d of the server", one, code)
             raise UnusableTable("SQL_EXCEPTION") from None
         except ValueError:
+            if state.cursor.maximum:
+                # the bounds are values of a key that had another type
+                return self.next_chunks(view, state.moved(begun_anew(one)), count)
             raise UnusableTable("UNKNOWN_SCHEMA") from None
         number = cursor.rows + len(read.keys)
         last, maximum = ([one.shown(text) for one, text in zip(columns, key, strict=True)]
                          for key in (end, cursor.maximum))  # fmt: skip
-        return FoundChunks([read], Cursor(end, cursor.maximum, number), count, estimate, (tuple(last), tuple(maximum)))
+        moved = replace(cursor, last=end, rows=number)
+        return FoundChunks([read], moved, count, estimate, (tuple(last), tuple(maximum)))
 
     def _described(self, session: Connection[Any], one: Collection) -> tuple[TableSchema, TableSchema]:
         """Return the current table, first with all columns, then with the columns that events need. Raises

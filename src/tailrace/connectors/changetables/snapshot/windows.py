@@ -30,7 +30,7 @@ from tailrace.connectors.changetables.snapshot.initial import with_columns
 from tailrace.errors import ConfigError, ConnectionFailed, StatementCutOff, TailraceError
 from tailrace.process.runtime import THREADS, Runtime
 from tailrace.snapshot.conditions import fault, refusal
-from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, UnusableTable
+from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, UnusableTable, fitting
 from tailrace.snapshot.pace import ReadingPace
 from tailrace.snapshot.signals import Signal
 from tailrace.snapshot.windows import FoundChunks, Watermark, Window, Windows, WindowSource, WindowVoid
@@ -297,9 +297,11 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, ClosingPlace, Ch
                 log.warning("%s: ranges of %s cannot be read, because of its type", one, ", ".join(key))
             raise UnusableTable("NO_PRIMARY_KEY")
         try:
+            cursor = fitting(cursor, one, key)
             begins = cursor.maximum is None
             if cursor.maximum is None:
-                cursor = Cursor(None, self._session.maximum(table, KeyRange(key, condition=one.filter)) or ())
+                maximum = self._session.maximum(table, KeyRange(key, condition=one.filter))
+                cursor = Cursor(None, maximum or (), key=tuple(key))
             # a surrogate key may be NULL in every row: they have no greatest key, and are one chunk
             is_null = begins and not cursor.maximum and one.surrogate is not None
             if not is_null and (not cursor.maximum or cursor.last == cursor.maximum):
@@ -321,7 +323,7 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, ClosingPlace, Ch
         rows = cursor.rows + (len(columns[0]) if columns else 0)
         if is_null and not rows:
             return FoundChunks([], cursor)
-        return FoundChunks([WindowRows(shown, identity, columns)], Cursor(end, cursor.maximum, rows), count)
+        return FoundChunks([WindowRows(shown, identity, columns)], replace(cursor, last=end, rows=rows), count)
 
     def _compared(self, table: TableSchema) -> tuple[str, ...]:
         """Return the columns by which changes recognize rows where no key does: all that changes carry."""

@@ -46,7 +46,14 @@ from tailrace.errors import ConnectionFailed
 from tailrace.log.rows.partitioning import changes_of
 from tailrace.process.runtime import Runtime
 from tailrace.snapshot import conditions
-from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, UnusableTable
+from tailrace.snapshot.incremental import (
+    Collection,
+    Cursor,
+    IncrementalSnapshot,
+    UnusableTable,
+    begun_anew,
+    fitting,
+)
 from tailrace.snapshot.pace import BatchPace
 from tailrace.snapshot.progress import Progress
 from tailrace.snapshot.signals import Signal
@@ -65,6 +72,8 @@ LOCK_MS = 200
 ALTERED_PAUSE = 0.5
 # If more transactions than this are not known to be visible, the next batch queries the server.
 UNSETTLED = 50_000
+# The class of SQLSTATEs of values that are not of their type.
+_DATA = "22"
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,10 +424,11 @@ class PostgresWindows(WindowSource[int, ExportedSnapshot, Chunk, FlushedLsn, Cha
         table: KeyedTable | None = None
         try:
             table = KeyedTable.find(connection, *described[:4], collection, described[4])
+            cursor = fitting(cursor, collection, table.key)
             nulls, estimate = False, None
             if cursor.maximum is None:
                 maximum, nulls = table.maximum(connection)
-                cursor = Cursor(None, maximum or ())
+                cursor = Cursor(None, maximum or (), key=table.key)
                 estimate = table.estimate(connection)
             chunks = table.chunks(connection, cursor, self._sizes(count), self._number, nulls)
             for chunk in chunks if table.filter is not None else ():
@@ -434,13 +444,17 @@ class PostgresWindows(WindowSource[int, ExportedSnapshot, Chunk, FlushedLsn, Cha
             if is_passing(error.sqlstate) and (collection.filter is None or not is_own_fault(error.sqlstate)):
                 log.warning("a query of %s failed: %s; trying again", collection, deliberate(error) or error.sqlstate)
                 raise ChangedTable(collection) from None
+            if state.cursor.maximum and collection.filter is None and (error.sqlstate or "").startswith(_DATA):
+                # the bounds are values of a key that had another type
+                return self.next_chunks(view, state.moved(begun_anew(collection)), count)
             log.warning("a query of %s fails: %s", collection, deliberate(error) or f"SQLSTATE {error.sqlstate}")
             raise UnusableTable("SQL_EXCEPTION") from None
         self._number += len(chunks)
         rows = cursor.rows + sum(chunk.rows for chunk in chunks)
         last = chunks[-1].upto if chunks and chunks[-1].upto is not None else cursor.last
         used = sum(max(-(-chunk.rows // self._chunk_size), 1) for chunk in chunks)
-        return FoundChunks([(table, chunk) for chunk in chunks], Cursor(last, cursor.maximum, rows), used, estimate)
+        moved = replace(cursor, last=last, rows=rows)
+        return FoundChunks([(table, chunk) for chunk in chunks], moved, used, estimate)
 
     def _sizes(self, count: int) -> list[int]:
         """Return the number of rows that each task reads, for `count` chunks of the option's size."""
