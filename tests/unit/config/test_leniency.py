@@ -139,6 +139,18 @@ def test_what_a_driver_would_obey_is_no_other_connectors() -> None:
             parse("postgres", NEEDED["postgres"] | {name: "true"})
 
 
+@pytest.mark.parametrize("connector", ["mysql", "mariadb"])
+def test_properties_of_the_java_driver_change_nothing_unless_they_demand_encryption(connector: str) -> None:
+    for name in ("database.useSSL", "database.allowPublicKeyRetrieval", "database.serverTimezone", "driver.useSSL"):
+        assert told(parse(connector, NEEDED[connector] | {name: "true"}), name) == (
+            f"{name} has no effect: the driver is PyMySQL."
+        )
+    for name in ("requireSSL", "verifyServerCertificate", "trustCertificateKeyStoreUrl", "sessionVariables"):
+        for prefix in ("database", "driver"):
+            with pytest.raises(ConfigError, match=rf"{prefix}\.{name} is not an option"):
+                parse(connector, NEEDED[connector] | {f"{prefix}.{name}": "true"})
+
+
 @pytest.mark.parametrize("connector", OWN)
 @pytest.mark.parametrize("name", ["slot.nmae", "tabel.include.list", "bogus", "transform", "topic.perfix"])
 def test_a_name_that_nobody_knows_is_an_error(connector: str, name: str) -> None:

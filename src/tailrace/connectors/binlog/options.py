@@ -22,6 +22,13 @@ _ONE_SNAPSHOT = "all tasks read under one consistent snapshot"
 _NO_BUFFER = "rows are delivered when their transaction has been committed, so nothing has to look ahead"
 _RETRIES = "a lost session is opened again: errors.max.retries, retriable.restart.connector.wait.ms"
 _DRIVER = "the driver is PyMySQL"
+# Names that demand encryption or set variables of sessions match neither pattern: as unknown names they are refused.
+_BY_ITS_PREFIX = r"driver\.(?!(?i:ssl.*|require.*|verify.*|.*certificate.*|tls.*|sessionVariables)$).+"
+_OF_THE_DRIVER = (
+    r"(?i:database\.(useSSL|allowPublicKeyRetrieval|connectionTimeZone|serverTimezone|forceConnectionTimeZoneToSession"
+    r"|characterEncoding|useUnicode|zeroDateTimeBehavior|tinyInt1isBit|autoReconnect|useLegacyDatetimeCode"
+    r"|useCursorFetch|defaultFetchSize))"
+)
 _ONE_PARSER = "statements are parsed in one way"
 
 
@@ -115,7 +122,11 @@ def _connection(dialect: Dialect) -> tuple[Option, ...]:
                aliases=("database.jdbc.protocol",)),
         Option("database.connection.factory.class", Kind.TEXT, "Java class that makes connections.",
                unsupported=NO_JVM),
-        Option("driver.<option>", Kind.TEXT, "Options of the Java driver.", pattern=r"driver\..+", notice=_DRIVER),
+        Option("driver.<option>", Kind.TEXT, "Options of the Java driver.", pattern=_BY_ITS_PREFIX, notice=_DRIVER),
+        Option("database.<property>", Kind.TEXT,
+               "Options of the Java driver by their older prefix, such as `database.useSSL` and "
+               "`database.connectionTimeZone`. `database.ssl.mode` says how connections are encrypted, and times do "
+               "not depend on a session's zone.", pattern=_OF_THE_DRIVER, notice=_DRIVER),
     )  # fmt: skip
 
 
