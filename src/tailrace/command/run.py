@@ -156,6 +156,7 @@ def _follow(pipeline: Pipeline, once: bool, stop: StopRequest, shown: tuple[Phas
     from tailrace.monitoring.listener import observed
     from tailrace.monitoring.processes import process_lost
     from tailrace.monitoring.status import StatusLine
+    from tailrace.sinks.interruption import is_writing
 
     phases, monitor = shown
     stop.postpone()
@@ -177,7 +178,8 @@ def _follow(pipeline: Pipeline, once: bool, stop: StopRequest, shown: tuple[Phas
     # No status line on a terminal to which the sink prints records: the line rewrites itself.
     has_line = not (pipeline.sink.prints and sys.stdout.isatty() and sys.stderr.isatty())
     tracker = pipeline.spark.sparkContext.statusTracker()
-    monitor.follow(lambda: bool(tracker.getActiveJobsIds()))
+    # a writer in this process may wait for its destination while Spark has no job
+    monitor.follow(lambda: is_writing() or bool(tracker.getActiveJobsIds()))
     observation = monitor.observation
 
     given = pipeline.spark.sparkContext.getConf().get("spark.driver.extraJavaOptions", "")

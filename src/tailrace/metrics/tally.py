@@ -154,11 +154,13 @@ def _unavailable(image: Image) -> int:
 @dataclass(slots=True)
 class SinkCounts:
     """Counts of a sink with a single writer since the start: `retries` are waits before another try, `refused` are
-    records that the destination refuses. Driver."""
+    records that the destination refuses. `is_waiting` is True from a failed try until records are delivered again.
+    Driver."""
 
     sink: str
     retries: int = 0
     refused: int = 0
+    is_waiting: bool = False
 
 
 TALLY = Tally()

@@ -15,8 +15,9 @@ class Health:
     """Answers whether the query lives, is ready, and has started.
 
     The query lives while it starts, and then while its loop turns; without a sign of life for `timeout_s` seconds it is
-    stuck. It is ready while its loop turns, the session to the database stands, and the server keeps its slot. It has
-    started after its first batch, or once it has found that there is nothing to deliver.
+    stuck. It is ready while its loop turns, the session to the database stands, the server keeps its slot, and no
+    single writer waits for its destination. It has started after its first batch, or once it has found that there is
+    nothing to deliver.
     """
 
     def __init__(self, observation: Observation, timeout_s: float, clock: Callable[[], float] = time.time) -> None:
@@ -47,10 +48,10 @@ class Health:
         measures, ending = self._observation.measures(), self._observation.ending
         kind = "" if ending is None or ending.error is None else type(ending.error).__name__
         own_slots = [slot for slot in measures.get("retention", {}).get("slots", []) if slot["is_own"]]
-        is_running = phase == "running"
+        is_running, sink = phase == "running", self._observation.sink
         return {
             "source": is_running and bool(measures.get("reading", {}).get("is_connected")),
-            "sink": is_running and kind != "SinkError",
+            "sink": is_running and kind != "SinkError" and not (sink is not None and sink.is_waiting),
             "checkpoint": is_running and kind != "PositionLost",
             "slot": is_running and all(slot["status"] != "lost" for slot in own_slots),
         }

@@ -1,4 +1,4 @@
-"""Short exception texts for batches that a stop has interrupted. Driver.
+"""Short exception texts for batches that a stop has interrupted, and whether a batch is being written. Driver.
 
 Spark recognises such a batch by a regular expression over the exception's text (`PROXY_ERROR` of its StreamExecution).
 The expression recurses for every character of the JVM's stack trace. A text of some thousand characters ends the
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,30 @@ STOPPED = "py4j.protocol.Py4JJavaError: An error occurred while calling a sink.\
 """The text of Interrupted for a sink that has itself noticed the stop of its query."""
 
 
+class _Writing:
+    """The number of batches that functions of foreachBatch are writing in this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.count = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self.count -= 1
+
+
+_writing = _Writing()
+
+
+def is_writing() -> bool:
+    """Return True while a batch is being written by a function of `briefly`, even if Spark has no job for it."""
+    return _writing.count > 0
+
+
 class Interrupted(Exception):
     """A stop has interrupted a batch. Spark recognises the exception by its text."""
 
@@ -40,7 +65,8 @@ def briefly(write: Write) -> Write:
     @functools.wraps(write)
     def written(batch: DataFrame, number: int) -> None:
         try:
-            write(batch, number)
+            with _writing:
+                write(batch, number)
         except Py4JJavaError as error:
             brief = shortened(str(error))
             if brief is None:

@@ -105,6 +105,7 @@ class OneWriter(Sink):
     def wait(self, seconds: float) -> None:
         """Sleep before the next try. Raises Interrupted as soon as the query is being stopped."""
         self.counts.retries += 1
+        self.counts.is_waiting = True
         end = time.monotonic() + seconds
         while True:
             if self._query is not None and not self._query.isActive:
@@ -136,6 +137,7 @@ class OneWriter(Sink):
             first = 0
             for group in _groups(filter(self.wanted, local_rows(batch)), self._size):
                 self.deliver(group, first)
+                self.counts.is_waiting = False
                 first += len(group)
         except BaseException:
             self.close()

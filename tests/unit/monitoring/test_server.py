@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from tailrace.errors import ConfigError, PositionLost, SinkError
+from tailrace.metrics.tally import SinkCounts
 from tailrace.monitoring.health import ALL, LIVE, READY, STARTED, Health
-from tailrace.monitoring.monitor import TOKEN_FILE, kept_token
-from tailrace.monitoring.observation import Observation
+from tailrace.monitoring.monitor import TOKEN_FILE, described, kept_token
+from tailrace.monitoring.observation import Observation, PipelineNames
 from tailrace.monitoring.server import HttpServer
 from tailrace.snapshot.signals import TYPES
 from tests.unit.monitoring.planner_file import NOW, READING, Clock, observation, progress, slot, written
@@ -193,6 +194,20 @@ def test_the_check_of_what_has_failed_is_down(tmp_path: Path, error: Any, check:
     is_up, body = Health(found, 60, Clock()).answer(READY)
     assert not is_up
     assert {"name": check, "status": "DOWN"} in body["checks"]
+
+
+def test_a_sink_that_waits_for_its_destination_is_not_ready(tmp_path: Path) -> None:
+    counts = SinkCounts("redis")
+    found = Observation(described, PipelineNames("shop", "shop", "postgres"), Clock(), sink=counts)
+    found.update(progress(written(tmp_path)))
+    health = Health(found, 60, Clock())
+    assert health.answer(READY)[0]
+    counts.is_waiting = True
+    is_up, body = health.answer(READY)
+    assert not is_up
+    assert [one["name"] for one in body["checks"] if one["status"] == "DOWN"] == ["sink"]
+    # a restart does not help
+    assert health.answer(LIVE)[0]
 
 
 def test_probes_of_debezium_server_find_their_check(make: Make, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tailrace.metrics.tally import SinkCounts
 from tailrace.sinks.authentication import Jwt, OAuth2
 from tailrace.sinks.base import Settings
 from tailrace.sinks.http import HttpSink
-from tailrace.sinks.interruption import Interrupted
+from tailrace.sinks.interruption import Interrupted, is_writing
 from tests.servers.web import Answers, Request, WebServer, always
 from tests.unit.sinks.stream import Row, Stream, in_background, row, started
 
@@ -210,6 +210,22 @@ def test_a_full_disk_leaves_no_half_line_of_a_refused_record(
             stream.batch([row("t", 1), row("t", 2)], 7)
     stream.batch([row("t", 1), row("t", 2)], 7)
     assert [json.loads(line)["batch"] for line in letters.read_text().splitlines()] == [7]
+
+
+def test_a_sink_that_waits_says_so_and_is_at_work(server: WebServer, tmp_path: Path) -> None:
+    seen: list[tuple[bool, bool]] = []
+
+    def answers(request: Request) -> tuple[int, bytes]:
+        seen.append((is_writing(), stream.sink.counts.is_waiting))
+        return (503 if len(seen) == 1 else 202), b""
+
+    stream = stream_to(server, tmp_path)
+    server.answers = answers
+    assert not is_writing()
+    stream.batch([row("t", 1), row("t", 2)])
+    assert seen == [(True, False), (True, True), (True, False)]
+    assert not is_writing()
+    assert not stream.sink.counts.is_waiting
 
 
 def test_a_stop_ends_the_tries(server: WebServer, tmp_path: Path) -> None:
