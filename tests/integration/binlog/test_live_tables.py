@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import product
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -335,8 +336,7 @@ def test_rows_that_are_not_read_are_told(database: MySqlDatabase, make: Make) ->
     assert query.is_equal("a", "b")
 
 
-@pytest.mark.parametrize("is_told", [False, True])
-@pytest.mark.parametrize("kind", ["incremental", "blocking"])
+@pytest.mark.parametrize(("kind", "is_told"), by_day(list(product(("incremental", "blocking"), (False, True))), 2))
 def test_rows_that_an_edited_list_does_not_bring_are_told(
     database: MySqlDatabase, make: Make, caplog: pytest.LogCaptureFixture, kind: str, is_told: bool
 ) -> None:

@@ -87,7 +87,7 @@ LISTS_TOO = {"grantRolesToUser": "tailrace", "roles": ["lists"]}
 
 @pytest.mark.parametrize(
     ("scope", "strategy"),
-    [("deployment", "insert_insert"), ("deployment", "insert_delete"), ("database", "insert_insert")],
+    by_day([("deployment", "insert_insert"), ("deployment", "insert_delete"), ("database", "insert_insert")], 3),
 )
 def test_the_user_that_is_shown_runs_every_part(
     server: Secantus, make_capture: Make, tmp_path: Path, scope: str, strategy: str
