@@ -48,7 +48,10 @@ class SnapshotWatch:
 
     def see(self, status: Status, now: float) -> None:
         """Update the watch by a progress record that came at the time `now`."""
-        is_running = status.snapshot is not None or bool(status.tables)
+        reading = status.snapshot is not None or bool(status.tables)
+        held = set(status.commands.get("paused", ())) - {table.table for table in status.tables}
+        # a snapshot whose tables are all paused is not over
+        is_running = reading or bool(held)
         if is_running and not self.is_running:
             self.began_s, self.ended_s, self.paused_s, self.total = now, 0.0, 0.0, 0
         if self.is_running and self.is_paused:
@@ -56,12 +59,12 @@ class SnapshotWatch:
         if self.is_running and not is_running:
             self.ended_s = now
         waiting = max((len(table.waiting) for table in status.tables), default=0)
-        self.remaining = len(status.tables) + waiting
+        self.remaining = len(status.tables) + waiting + len(held)
         if status.snapshot is not None and status.snapshot.unit == "tables":
             self.remaining = max(self.remaining, status.snapshot.of - status.snapshot.done)
             self.total = status.snapshot.of
         self.total = max(self.total, self.remaining)
-        self.is_paused = any(table.paused for table in status.tables)
+        self.is_paused = any(table.paused for table in status.tables) or (is_running and not reading)
         self.is_running, self._looked_s = is_running, now
 
     def seconds(self, now: float) -> float:

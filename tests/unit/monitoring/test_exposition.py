@@ -11,6 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from tailrace.connectors.postgres.log.retention import log_end
+from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.source_status import SourceStatus, TableProgress
 from tailrace.errors import ConnectionFailed
 from tailrace.metrics.tally import SinkCounts
@@ -19,6 +20,8 @@ from tailrace.monitoring.families import families
 from tailrace.monitoring.health import READY, Health
 from tailrace.monitoring.monitor import described
 from tailrace.monitoring.observation import Observation, PipelineNames
+from tailrace.snapshot.incremental import Collection, Cursor, PausedTable
+from tailrace.snapshot.progress import Progress
 from tests.unit.monitoring.planner_file import NOW, READING, Clock, observation, progress, slot, written
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -224,6 +227,21 @@ def test_a_snapshot_that_runs_shows_its_tables(tmp_path: Path) -> None:
     assert values["debezium_metrics_SnapshotRunning snapshot"] == 0
     assert values["debezium_metrics_SnapshotCompleted snapshot"] == 1
     assert values["debezium_metrics_RemainingTableCount snapshot"] == 0
+
+
+def test_a_snapshot_whose_last_table_is_paused_is_not_complete(tmp_path: Path) -> None:
+    held = (PausedTable(Collection("public", "b"), Cursor(("7",), ("9",), 3)),)
+    found = observation()
+    for batch, running, names in ((4, {"table": "public.a", "rows": 30}, held), (5, None, held), (6, None, ())):
+        record = progress(written(tmp_path), batch=batch, **({} if running is None else {"snapshot": running}))
+        offset = PostgresOffset(progress=Progress(held=names)).to_json()
+        record["sources"][0]["endOffset"] = json.dumps(offset)
+        found.update(record)
+        values = samples(found)
+        of = [int(values[f"debezium_metrics_Snapshot{state} snapshot"]) for state in ("Running", "Paused", "Completed")]
+        left = values["debezium_metrics_RemainingTableCount snapshot"]
+        assert (of, left) == {4: ([1, 0, 0], 2), 5: ([0, 1, 0], 1), 6: ([0, 0, 1], 0)}[batch]
+        assert found.state()["snapshot"]["state"] == {4: "running", 5: "paused", 6: "done"}[batch]
 
 
 def test_a_query_that_fails_during_a_snapshot_shows_the_table(tmp_path: Path) -> None:
