@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from tailrace.command import cli
+from tailrace.connectors.registry import parse
+from tailrace.connectors.signalling import send
 from tailrace.snapshot.channels import FileChannel
 from tailrace.snapshot.signals import ExecuteSnapshot, LogMessage, Signal, StopSnapshot, read
 
+SOURCE = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
 NOWHERE = "database.hostname=127.0.0.1\ndatabase.port=1\ndatabase.user=u\ndatabase.dbname=d\ndatabase.password=s3cret\n"
 
 
@@ -83,6 +86,28 @@ def test_a_mistake_is_told_before_anything_is_sent(
     assert cli.main(["signal", arguments[0], write(tmp_path), *arguments[1:]]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "signals").exists()
+
+
+@pytest.mark.parametrize(
+    ("names", "said"), [([" "], "must be a list of table names"), (["a.(b"], "is not a regular expression")]
+)
+def test_a_name_that_no_pipeline_would_take_is_refused(
+    names: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for action in ("add", "remove", "resnapshot", "pause", "resume"):
+        assert cli.main(["tables", action, write(tmp_path), *names]) == 2, action
+        err = capsys.readouterr().err
+        assert "The signal would be refused: " in err
+        assert said in err
+    assert not (tmp_path / "signals").exists()
+
+
+@pytest.mark.parametrize("data", ["", "no json", "[1]"])
+def test_data_that_a_signal_does_not_need_hinder_no_channel(tmp_path: Path, data: str) -> None:
+    given = {**SOURCE, "signal.enabled.channels": "file", "signal.file": str(tmp_path / "signals")}
+    send(parse("postgres", given), Signal("one", "pause-snapshot", data))
+    ((found, _),) = FileChannel(tmp_path / "signals").poll(None)
+    assert found == Signal("one", "pause-snapshot", data)
 
 
 def test_a_configuration_without_a_channel_is_told_what_to_set(

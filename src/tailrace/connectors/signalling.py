@@ -84,13 +84,20 @@ def from_arguments(arguments: argparse.Namespace) -> Signal:
         if "surrogate_key" in given:
             data["surrogate-key"] = given["surrogate_key"]
     signal = Signal(arguments.id or str(uuid.uuid4()), arguments.action, json.dumps(data) if data else None)
+    demand_valid(signal)
+    return signal
+
+
+def demand_valid(signal: Signal) -> None:
+    """Raise ConfigError for a signal that every pipeline would refuse."""
     try:
-        signals.read(signal)
-        for entry in given.get("table", ()):
+        action = signals.read(signal)
+        for entry in getattr(action, "collections", ()):
+            signals.matching(entry, ())
+        for entry, _ in getattr(action, "conditions", ()):
             signals.matching(entry, ())
     except MalformedSignal as fault:
-        raise ConfigError(f"The signal would be refused: {fault}.", "Correct the arguments.") from None
-    return signal
+        raise ConfigError(f"The signal would be refused: {fault}.", "Correct its type and data.") from None
 
 
 _OF_TABLES = ("add-tables", "remove-tables", "pause-tables", "resume-tables")
@@ -140,8 +147,10 @@ def demand_channel(config: Config) -> None:
 def send(config: Config, signal: Signal, channel: str | None = None) -> str:
     """Send the signal; return a sentence for the user.
 
-    Raises ConfigError if the configuration has no such channel, and the channel's errors.
+    Raises ConfigError if the configuration has no such channel, or if the signal would be refused, and the channel's
+    errors.
     """
+    demand_valid(signal)
     channels = usable(config)
     if channel is None:
         demand_channel(config)

@@ -29,7 +29,7 @@ from tailrace.monitoring.observation import Observation, PipelineNames
 from tailrace.monitoring.server import HttpServer, is_loopback
 from tailrace.monitoring.status_file import StatusFile
 from tailrace.snapshot.incremental import Notification
-from tailrace.snapshot.signals import MalformedSignal, Signal
+from tailrace.snapshot.signals import Signal
 
 TOKEN_FILE = "http.token"
 """The file of the checkpoint with a token that tailrace has made."""
@@ -198,9 +198,6 @@ def _sender(run: RunConfig) -> Callable[[str, str, str | None], str]:
     config: Any = run.source
 
     def send(identity: str, kind: str, data: str | None) -> str:
-        try:
-            return signalling.send(config, Signal(identity, kind, data))
-        except MalformedSignal as fault:
-            raise ConfigError(f"The signal would be refused: {fault}.", "Correct type and data.") from None
+        return signalling.send(config, Signal(identity, kind, data))
 
     return send

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -377,5 +378,9 @@ def to_json(signal: Signal) -> str:
     """Return the JSON object, on one line, from which `from_json` makes `signal`."""
     fields: dict[str, Any] = {"id": signal.id, "type": signal.type}
     if signal.data is not None:
-        fields["data"] = json.loads(signal.data)
+        # a signal without parameters may have any text
+        with suppress(ValueError, RecursionError):
+            fields["data"] = json.loads(signal.data)
+        if not isinstance(fields.get("data"), dict):
+            fields["data"] = signal.data
     return json.dumps(fields, ensure_ascii=False)

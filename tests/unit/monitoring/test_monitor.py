@@ -62,10 +62,13 @@ def test_a_page_is_served_until_the_pipeline_ends_and_takes_signals(
         status, state = ask(port, "/status", token)
         assert (status, state["has_signals"], state["has_tables"]) == (200, True, True)
         assert ask(port, "/api/signals", token, {"type": "pause-snapshot", "id": "one"})[0] == 202
-        status, answer = ask(port, "/api/signals", token, {"type": "execute-snapshot", "data": "[1]"})
-        assert status == 400
+        assert ask(port, "/api/signals", token, {"type": "pause-snapshot", "id": "two", "data": ""})[0] == 202
+        named = json.dumps({"data-collections": ["a.(b"]})
+        for data in ("[1]", "", named):
+            status, answer = ask(port, "/api/signals", token, {"type": "execute-snapshot", "data": data})
+            assert status == 400
         assert "The signal would be refused" in answer["error"]
-    assert [signal.id for signal, _ in FileChannel(signals).poll(None) if signal] == ["one"]
+    assert [signal.id for signal, _ in FileChannel(signals).poll(None) if signal] == ["one", "two"]
     with pytest.raises(OSError, match="refused"):
         ask(port, "/status", token)
 
