@@ -320,3 +320,21 @@ def test_an_offset_that_is_kept_elsewhere_is_told(tmp_path: Path, capsys: pytest
     assert cli.main(["migrate", str(path)]) == 0
     said = "offset.storage = KafkaOffsetBackingStore keeps it elsewhere; give it to capture.start.offset"
     assert f"Debezium's offset is not read: {said}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("connector", "events"),
+    [
+        ("mysql.MySqlConnector", "3: events of today's Debezium, as that is this connector's default"),
+        ("postgresql.PostgresConnector", "1.7: events of Debezium 1.7, as database.server.name is given"),
+    ],
+)
+def test_the_name_of_the_server_chooses_the_format_where_there_is_a_choice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], connector: str, events: str
+) -> None:
+    text = "\n".join(line for line in SERVER.splitlines() if "topic.prefix" not in line and ".dbname" not in line)
+    text = text.replace("postgresql.PostgresConnector", connector) + "\ndebezium.source.database.server.name=shop\n"
+    if "postgresql" in connector:
+        text += "debezium.source.database.dbname=d\n"
+    cli.main(["migrate", str(write(tmp_path, text))])
+    assert f"format          {events}\n" in capsys.readouterr().out

@@ -216,7 +216,12 @@ def _generation(examination: Examination, config: Config) -> str:
     else:
         generations = registry.find(config.connector).load_options().generations
         named = [name for name, form in generations.items() if form == config.event_format and name in given]
-        why = f"{named[0]} is given" if named else "nothing names another generation"
+        if named:
+            why = f"{named[0]} is given"
+        elif generations:
+            why = "nothing names another generation"
+        else:
+            why = "that is this connector's default"
     return f"events of {events}, as {why}"
 
 
