@@ -38,10 +38,10 @@ _PAUSE_S = 0.02
 _REMEDY = "Read the table by an incremental snapshot, or set debezium.sink.tables.unknown.values = null."
 
 # A transaction that writes to the table holds a lock until its rows are visible, even if its commit waits for a
-# standby.
+# standby. A prepared transaction has no process.
 _WRITERS = """
 select distinct virtualtransaction from pg_catalog.pg_locks
-where locktype = 'relation' and relation = %s and granted and pid <> pg_catalog.pg_backend_pid()
+where locktype = 'relation' and relation = %s and granted and pid is distinct from pg_catalog.pg_backend_pid()
   and mode in ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
 """
 _STANDBYS = "select pg_catalog.current_setting('synchronous_standby_names') <> ''"

@@ -69,14 +69,18 @@ def flushed_present(
 
 
 # A transaction keeps the lock on its id until new snapshots show it. pg_stat_activity shows nulls for the sessions of
-# other roles.
+# other roles. A prepared transaction has no session; the session that commits it has no id.
 _WAITING = """
 select backend_xid::text::int8 from pg_catalog.pg_stat_activity
 where wait_event = 'SyncRep' and backend_xid is not null
 union
+select p.transaction::text::int8 from pg_catalog.pg_prepared_xacts p join pg_catalog.pg_stat_activity a
+  on a.wait_event = 'SyncRep' and a.backend_xid is null
+  and pg_catalog.strpos(a.query, pg_catalog.replace(p.gid, $$'$$, $$''$$)) > 0
+union
 select transactionid::text::int8 from pg_catalog.pg_locks
-where locktype = 'transactionid' and mode = 'ExclusiveLock' and granted and pid <> pg_catalog.pg_backend_pid()
-  and not pg_catalog.pg_has_role('pg_read_all_stats', 'usage')
+where locktype = 'transactionid' and mode = 'ExclusiveLock' and granted
+  and pid is distinct from pg_catalog.pg_backend_pid() and not pg_catalog.pg_has_role('pg_read_all_stats', 'usage')
   and pg_catalog.current_setting('synchronous_standby_names') <> ''
 """
 

@@ -120,9 +120,9 @@ from unnest(%s::oid[]) wanted(oid) left join pg_catalog.pg_class c on c.oid = wa
 """
 
 # A statement that alters a table, its indexes or its comments takes a stronger lock than statements that read or write
-# rows. It holds the lock until the transaction's end.
+# rows. It holds the lock until the transaction's end. A prepared transaction has no process.
 _ALTERS = """
-select from pg_catalog.pg_locks own join pg_catalog.pg_locks held on held.pid = own.pid
+select from pg_catalog.pg_locks own join pg_catalog.pg_locks held on held.virtualtransaction = own.virtualtransaction
 join pg_catalog.pg_database d on d.oid = held.database
 where own.locktype = 'transactionid' and own.transactionid = %s::text::xid and own.mode = 'ExclusiveLock'
   and held.locktype = 'relation' and held.relation = %s::oid and held.granted
