@@ -46,9 +46,17 @@ from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamesp
 where c.oid = any(%s::oid[])
 """
 
+NOT_NULL = """(a.attnotnull and not exists (
+  select from pg_catalog.pg_constraint k
+  where k.conrelid = a.attrelid and k.contype = 'n' and not k.convalidated and a.attnum = any(k.conkey)))"""
+"""SQL expression: no row has a null in the column `a` of pg_attribute.
+
+PostgreSQL 18 has NOT NULL … NOT VALID, for which existing rows are not checked.
+"""
+
 # Dropped columns are left out. Generated columns stay: snapshots read them, though the log does not carry them.
-_COLUMNS = """
-select a.attrelid::int8, a.attname, a.atttypid::int8, a.atttypmod, not a.attnotnull, a.attgenerated::text,
+_COLUMNS = f"""
+select a.attrelid::int8, a.attname, a.atttypid::int8, a.atttypmod, not {NOT_NULL}, a.attgenerated::text,
        pg_catalog.pg_get_expr(d.adbin, d.adrelid),
        case when %s then pg_catalog.col_description(a.attrelid, a.attnum::int4) end, a.attnum::int4
 from pg_catalog.pg_attribute a
@@ -94,12 +102,12 @@ order by t.oid, a.attnum
 """
 
 # One statement, so that all results are of one moment: the LSN is taken after the statement's snapshot.
-_PRESENT = """
+_PRESENT = f"""
 select wanted.oid::int8, pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()),
   array(select pg_catalog.txid_snapshot_xip(pg_catalog.txid_current_snapshot())),
   (pg_catalog.pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8,
   (select json_agg(json_build_array(
-            a.attnum, a.attname, a.attnotnull, a.attgenerated <> '', pg_catalog.pg_get_expr(d.adbin, d.adrelid),
+            a.attnum, a.attname, {NOT_NULL}, a.attgenerated <> '', pg_catalog.pg_get_expr(d.adbin, d.adrelid),
             case when %s then pg_catalog.col_description(a.attrelid, a.attnum::int4) end,
             a.atttypid::int8, a.atttypmod, a.xmin::text::int8, d.xmin::text::int8,
             a.atthasmissing or a.attnotnull or a.attidentity <> '' or t.typdefault is not null,

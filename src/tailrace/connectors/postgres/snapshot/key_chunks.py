@@ -17,6 +17,7 @@ import numpy as np
 
 from tailrace.columns.batch import ChangeBatch, Marker
 from tailrace.columns.table import TableSchema
+from tailrace.connectors.postgres.schema.catalog import NOT_NULL
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.server.connection import OWN, own_path
 from tailrace.connectors.postgres.snapshot import conditions
@@ -51,7 +52,7 @@ OPERATORS = """coalesce((
 # A table's columns as the transaction's snapshot shows them: number, type, whether they may be null, qualified name,
 # and the schema of the operators that order them; operators of an extension's types are in the extension's schema.
 _COLUMNS = f"""
-select a.attname, a.attnum::int, pg_catalog.format_type(a.atttypid, a.atttypmod), not a.attnotnull,
+select a.attname, a.attnum::int, pg_catalog.format_type(a.atttypid, a.atttypmod), not {NOT_NULL},
        concat_ws('.', quote_ident(n.nspname), quote_ident(c.relname), quote_ident(a.attname)),
        {OPERATORS}
 from pg_catalog.pg_attribute a
