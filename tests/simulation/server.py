@@ -576,11 +576,11 @@ ANSWERS: tuple[tuple[str, Answer], ...] = (
     (catalog._ALTERS, lambda session, text, values: [()] if int(values[0]) % 2 else []),
     (
         "select plugin, slot_type",
-        _slot_row(lambda slot: ("pgoutput", "logical", "d", slot.confirmed)),
+        _slot_row(lambda slot: ("pgoutput", "logical", "d", slot.confirmed, False)),
     ),
     (
         "::int8, active_pid, case",
-        _slot_row(lambda slot: (slot.confirmed, None if slot.holder is None else 4711, "")),
+        _slot_row(lambda slot: (slot.confirmed, None if slot.holder is None else 4711, "", False)),
     ),
     ("'failover'", _slot_row(lambda slot: (False,))),
     ("select pg_replication_slot_advance(", _advance),

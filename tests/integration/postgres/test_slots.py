@@ -11,6 +11,7 @@ import pytest
 
 from tailrace.connectors.postgres.log import invalidation
 from tailrace.connectors.postgres.log.endings import SlotInUse
+from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.setup.prerequisites import Finding, check
 from tailrace.connectors.registry import parse
 from tailrace.demo.embedded import Server
@@ -210,3 +211,40 @@ def test_a_slot_that_another_reader_has_left_is_taken_over_where_it_stands(datab
         assert [values for _, _, values in query.until(2)] == [(b"3",), (b"4",)]
     finally:
         query.planner.close()
+
+
+def test_a_slot_that_sends_prepared_transactions_is_refused(database: Database) -> None:
+    """Their rows were lost where they were prepared before a start and committed behind it."""
+    database.execute(
+        "create table t (id int primary key)",
+        "create publication dbz_publication for all tables",
+        "select pg_create_logical_replication_slot('two_phases', 'pgoutput', false, true)",
+    )
+    wanted = "The replication slot two_phases was made with two_phase"
+    config = parse("postgres", database.options(topic_prefix="p", slot_name="two_phases"))
+    (found,) = [one.text for one in check(config) if one.level == "error"]
+    assert found.startswith(wanted)
+    one = Query(database, **{"slot.name": "two_phases"})
+    try:
+        with pytest.raises(PrerequisiteError, match=wanted):
+            one.step()
+    finally:
+        one.planner.close()
+
+
+def test_a_slot_that_gets_two_phases_later_is_refused(database: Database) -> None:
+    if database.server.version < 18:
+        pytest.skip("before PostgreSQL 18 a slot keeps what it was made with")
+    database.execute("create table t (id int primary key)", "insert into t values (1)")
+    one = Query(database, **{"slot.name": "two_phases"})
+    try:
+        one.until(1)
+        one.planner.close()
+        config = parse("postgres", database.options(topic_prefix="p"))
+        with connections.connect(config, replication=True) as replication:
+            replication.execute("ALTER_REPLICATION_SLOT two_phases (TWO_PHASE true)")
+        one.planner = one.start()
+        with pytest.raises(PrerequisiteError, match="was made with two_phase"):
+            one.until(2, seconds=30)
+    finally:
+        one.planner.close()

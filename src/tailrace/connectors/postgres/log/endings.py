@@ -11,6 +11,8 @@ UNDEFINED_OBJECT, OBJECT_IN_USE, NOT_IN_STATE = "42704", "55006", "55000"
 NO_SLOT_LEFT, DUPLICATE_OBJECT, FORBIDDEN = "53400", "42710", "42501"
 # SQLSTATE of a function that a compatible server does not implement.
 UNSUPPORTED = "0A000"
+# SQL expression: the slot `s` of pg_replication_slots has the option two_phase, which PostgreSQL 14 has brought.
+TWO_PHASE = "coalesce((to_jsonb(s) ->> 'two_phase')::bool, false)"
 _AUTHORISATION = ("28000", "28P01", "42501", "3D000")
 
 
@@ -25,6 +27,15 @@ class SlotInUse(PrerequisiteError):
             "Stop the other reader, or give this one a slot of its own with slot.name.",
         )
         self.args = (slot, pid)
+
+
+def two_phase_refused(slot: str) -> PrerequisiteError:
+    """Return the error for a slot from which the server sends prepared transactions before they are committed."""
+    return PrerequisiteError(
+        f"The replication slot {slot} was made with two_phase: the server sends transactions when they are prepared, "
+        "and then only that they are committed.",
+        "Drop that slot, or choose another slot.name, and begin with a new checkpoint.",
+    )
 
 
 def classify(error: Exception, slot: str) -> TailraceError | None:

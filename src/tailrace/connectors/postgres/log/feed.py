@@ -16,7 +16,14 @@ import numpy as np
 
 from tailrace.columns.batch import Int32s
 from tailrace.connectors.postgres.log import invalidation
-from tailrace.connectors.postgres.log.endings import OBJECT_IN_USE, SlotInUse, classify, exhausted
+from tailrace.connectors.postgres.log.endings import (
+    OBJECT_IN_USE,
+    TWO_PHASE,
+    SlotInUse,
+    classify,
+    exhausted,
+    two_phase_refused,
+)
 from tailrace.connectors.postgres.log.gears import Messages, SliceTooLarge, Streaming
 from tailrace.connectors.postgres.log.identity import (
     ServerId,
@@ -213,7 +220,7 @@ class PostgresFeed:
         refuse_new_standby(self._control)
         self._replication, server = self._identified()
         row = self._control.execute(
-            f"select (confirmed_flush_lsn - '0/0'::pg_lsn)::int8, active_pid, {invalidation.REASON} "
+            f"select (confirmed_flush_lsn - '0/0'::pg_lsn)::int8, active_pid, {invalidation.REASON}, {TWO_PHASE} "
             "from pg_replication_slots s where slot_name = %s".encode(),
             (self.settings.slot,),
         ).fetchone()
@@ -221,6 +228,8 @@ class PostgresFeed:
             raise invalidation.invalidated(self.settings.slot, row[2])
         if row is None or row[0] is None:
             raise PositionLost(f"The replication slot {self.settings.slot} is gone.", self._way_back())
+        if row[3]:
+            raise two_phase_refused(self.settings.slot)
         stands, holder = confirmed(int(row[0])), row[1]
         if holder is not None:
             raise SlotInUse(self.settings.slot, holder)

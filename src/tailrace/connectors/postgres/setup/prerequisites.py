@@ -17,6 +17,7 @@ from tailrace.config.rows import is_typed, keeps_copies
 from tailrace.connectors.checkpoint import stored_offset, table_filter
 from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed, unmatched, value_findings
 from tailrace.connectors.postgres.log import invalidation
+from tailrace.connectors.postgres.log.endings import TWO_PHASE, two_phase_refused
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.log.identity import NAME_PRIMARY
 from tailrace.connectors.postgres.schema import coverage
@@ -169,7 +170,7 @@ class _Inspection:
             "current_setting('max_wal_senders')::int, (select count(*) from pg_stat_get_wal_senders())"
         )
         found = self.connection.execute(
-            f"select slot_type, plugin, database, active_pid, {invalidation.REASON}, "
+            f"select slot_type, plugin, database, active_pid, {invalidation.REASON}, {TWO_PHASE}, "
             "coalesce(wal_status = 'unreserved', false), pg_size_pretty("
             "case when pg_is_in_recovery() then pg_last_wal_receive_lsn() else pg_current_wal_lsn() end - restart_lsn) "
             "from pg_replication_slots s where slot_name = %s".encode(),
@@ -199,7 +200,7 @@ class _Inspection:
             yield Finding("ok", "senders", f"{sending} of {senders} WAL senders are busy.")
 
     def _existing_slot(self, name: str, found: tuple[Any, ...]) -> Finding:
-        kind, plugin, database, pid, reason, runs_out, held = found
+        kind, plugin, database, pid, reason, has_two_phase, runs_out, held = found
         other = "Choose another slot.name, or drop that slot."
         if kind != "logical":
             return Finding("error", "slot", f"The slot {name} is a {kind} slot; a logical slot is needed.", other)
@@ -207,6 +208,9 @@ class _Inspection:
             return Finding("error", "slot", f"The slot {name} belongs to the plug-in {plugin}, not pgoutput.", other)
         if database != self.database:
             return Finding("error", "slot", f"The slot {name} belongs to the database {database}.", other)
+        if has_two_phase:
+            error = two_phase_refused(name)
+            return Finding("error", "slot", error.message, error.remedy)
         if reason:
             text = f"The slot {name} cannot be read any more: {invalidation.why(reason)}."
             return Finding("error", "slot", text, invalidation.remedy(name, reason))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tailrace.connectors.postgres.log import invalidation
-from tailrace.connectors.postgres.log.endings import SlotInUse
+from tailrace.connectors.postgres.log.endings import TWO_PHASE, SlotInUse, two_phase_refused
 from tailrace.connectors.postgres.log.identity import ServerId, branched_off, flushed_end, identify
 from tailrace.connectors.postgres.protocol.position import AcknowledgedLsn, LogPosition, confirmed, lsn_value
 from tailrace.connectors.postgres.server.connection import Connect
@@ -42,23 +42,25 @@ STATE = f"select active_pid, {invalidation.REASON} from pg_replication_slots s w
 def find_slot(connection: psycopg.Connection[Any], config: Mapping[str, Any]) -> AcknowledgedLsn | None:
     """Return the slot's confirmed LSN; None if there is no such slot.
 
-    Raises PrerequisiteError for a slot of another database, plugin or kind.
+    Raises PrerequisiteError for a slot of another database, plugin or kind, and for one with two_phase.
     """
     name = config["slot.name"]
     row = connection.execute(
-        "select plugin, slot_type, database, (confirmed_flush_lsn - '0/0'::pg_lsn)::int8 from pg_replication_slots "
-        "where slot_name = %s",
+        f"select plugin, slot_type, database, (confirmed_flush_lsn - '0/0'::pg_lsn)::int8, {TWO_PHASE} "
+        "from pg_replication_slots s where slot_name = %s".encode(),
         (name,),
     ).fetchone()
     if row is None:
         return None
-    plugin, kind, database, stands = row
+    plugin, kind, database, stands, has_two_phase = row
     if kind != "logical" or plugin != "pgoutput" or database != config["database.dbname"]:
         raise PrerequisiteError(
             f"The replication slot {name} is a {kind} slot of plugin {plugin} in database {database}; a logical "
             f"slot of pgoutput in {config['database.dbname']} is needed.",
             "Choose another slot.name, or drop that slot.",
         )
+    if has_two_phase:
+        raise two_phase_refused(name)
     return confirmed(int(stands))
 
 
