@@ -11,11 +11,11 @@ import pytest
 
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.registry import parse
-from tailrace.errors import ConversionError
+from tailrace.errors import ConversionError, PrerequisiteError
 from tailrace.events.event_settings import EventSettings
 from tests.fix_postgres import Database, Postgres, drop
 
-NAME = "test_no_encoding"
+NAME, OTHER = "test_no_encoding", "test_windows_encoding"
 
 
 @pytest.fixture
@@ -28,6 +28,18 @@ def plain_bytes(postgres: Postgres) -> Iterator[Database]:
         )
     yield Database(postgres, NAME)
     drop(postgres, NAME)
+
+
+@pytest.fixture
+def windows(postgres: Postgres) -> Iterator[Database]:
+    """A fresh database of the encoding WIN1252, in which the byte 81 is no character."""
+    drop(postgres, OTHER)
+    with postgres.connect() as connection:
+        connection.execute(
+            f"create database {OTHER} template template0 encoding 'WIN1252' lc_collate 'C' lc_ctype 'C'".encode()
+        )
+    yield Database(postgres, OTHER)
+    drop(postgres, OTHER)
 
 
 def after(planner: PostgresPlanner, count: int, start: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -94,5 +106,29 @@ def test_a_text_that_is_not_utf8_fails_where_failures_are_asked_for(plain_bytes:
     try:
         with pytest.raises(ConversionError, match="column v of public"):
             after(planner, 1, planner.initial_offset())
+    finally:
+        planner.close()
+
+
+UNTRANSLATABLE = "insert into t values (2, convert_from('\\x81'::bytea, 'WIN1252'))"
+
+
+@pytest.mark.parametrize("way", ["snapshot", "stream", "catch-up"])
+def test_a_text_without_a_form_in_utf8_is_an_error_that_says_so(windows: Database, way: str) -> None:
+    """It was tried again for ever, as a session that the server has ended."""
+    windows.execute("create table t (id int primary key, v text)", "insert into t values (1, '€')")
+    if way == "snapshot":
+        windows.execute(UNTRANSLATABLE)
+    planner = planner_of(windows, **{"slot.name": OTHER})
+    try:
+        if way != "snapshot":
+            _, start = after(planner, 1, planner.initial_offset())
+            windows.execute(UNTRANSLATABLE)
+        if way == "catch-up":
+            planner.close()
+            planner = planner_of(windows, **{"slot.name": OTHER})
+            planner.stop_at_present()
+        with pytest.raises(PrerequisiteError, match="it has no form in UTF-8"):
+            after(planner, 2, planner.initial_offset() if way == "snapshot" else start)
     finally:
         planner.close()

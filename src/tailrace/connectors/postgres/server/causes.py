@@ -46,9 +46,28 @@ HIDES = "row-level security hides rows of it from this role, and the log shows t
 SHOW = "alter role … bypassrls; or leave it out."
 
 
+# The server's texts, if they are English: they hold the bytes of a character. A query that fails half-way has no
+# SQLSTATE.
+_UNTRANSLATABLE = re.compile(r'has no equivalent in encoding "UTF8"|invalid byte sequence for encoding')
+_UNTRANSLATABLE_STATES = ("22P05", "22021")
+
+
+def untranslatable(error: Exception) -> PrerequisiteError | None:
+    """Return the error of a read that is refused because a text cannot be converted to UTF-8; None for other
+    failures."""
+    if getattr(error, "sqlstate", None) not in _UNTRANSLATABLE_STATES and not _UNTRANSLATABLE.search(str(error)):
+        return None
+    return PrerequisiteError(
+        "PostgreSQL cannot send a text of a captured table or of its log: in the database's encoding its bytes are no "
+        "character, so that it has no form in UTF-8.",
+        "Correct such texts at the source: convert_to(column, 'UTF8') fails for them. The log keeps what was written "
+        "before: if it is in the log, drop the slot and the checkpoint then, for a new snapshot.",
+    )
+
+
 def deliberate(error: Exception) -> PrerequisiteError | None:
     """Return the error of a statement that would fail again at each retry; None for other failures."""
-    return out_of_locks(error) or hidden_rows(error)
+    return out_of_locks(error) or hidden_rows(error) or untranslatable(error)
 
 
 def more_locks(setting: str = "max_locks_per_transaction") -> str:
