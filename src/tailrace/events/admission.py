@@ -151,7 +151,9 @@ def doubts(
         yield "warning", f"A copy of {table.id} shows some values alike that differ: {several}.", remedy
     unsent = form.unsent(table)
     unseen = [
-        plan.source_name for plan in columns if plan.conversion.unavailable is None and plan.source_name in unsent
+        plan.source_name
+        for plan in columns
+        if plan.conversion.unavailable is None and plan.source_name in unsent and plan.source_name not in table.key
     ]
     # blocks and typed rows tell a value that the log lacks from a null
     if unseen and settings.copy:

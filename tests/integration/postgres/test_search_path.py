@@ -174,3 +174,25 @@ def test_a_key_of_an_extension_s_type_is_compared_by_its_own_operators(database:
     assert [int(place[1:-1]) for (place,) in reads(one, "one")] == list(range(1, 21))
     keys = [(int(a), int(place[1:-1])) for a, place, _ in reads(one)]
     assert keys == sorted((i % 3, i) for i in range(1, 21))
+
+
+def test_a_role_that_quotes_all_names_reads_tables_as_any_other(database: Database, make_query: Any) -> None:
+    """Each snapshot ended with the error that a table was altered meanwhile."""
+    role, password = "quoting_role", "quoting"
+    database.execute(
+        f"drop role if exists {role}",
+        f"create role {role} superuser login password '{password}'",
+        f"alter role {role} set quote_all_identifiers = on",
+        "create table t (id int primary key, r regtype)",
+        "insert into t values (1, 'int8')",
+    )
+    one = make_query(snapshot_mode="initial", database_user=role, database_password=password, signal_data_collection="")
+    try:
+        run(one, lambda q: len(q.changes) == 1)
+        database.execute("insert into t values (2, 'text')")
+        run(one, lambda q: len(q.changes) == 2)
+        assert [values for _, _, values in one.changes] == [(b"1", b"bigint"), (b"2", b"text")]
+    finally:
+        one.planner.close()
+        with database.connect() as connection:
+            connection.execute(f"drop owned by {role} cascade".encode())

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-# The text of values depends on these settings of the session, also in a walsender.
+# The text of values, defaults and names depends on these settings of the session, also in a walsender.
 _OUTPUT = {
     "DateStyle": "ISO",
     "IntervalStyle": "postgres",
@@ -35,6 +35,7 @@ _OUTPUT = {
     "bytea_output": "hex",
     "extra_float_digits": "3",
     "xmloption": "content",
+    "quote_all_identifiers": "off",
 }
 # A role, a database or the server may set these limits, which would end this package's long sessions. Statements of
 # database.initial.statements may set them again.
