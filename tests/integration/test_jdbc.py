@@ -575,6 +575,20 @@ def test_a_row_that_the_server_refuses(
     assert "hush" not in caplog.text
 
 
+def test_a_row_without_a_whole_key_is_refused_with_what_helps(
+    database: Database, stream_to: Callable[..., Stream]
+) -> None:
+    """The key of a table without a primary key may be a unique index over columns that may be null."""
+    record = put("c", 1, "hush")
+    key = json.loads(record["key"])
+    key["payload"]["id"] = None
+    null = json.dumps(key, separators=(",", ":")).encode()
+    for given, reason in ((null, "the column id of its key is null"), (None, "it has no key")):
+        with pytest.raises(SinkError, match=reason) as refused:
+            stream_to(database, UPSERT).batch([record | {"key": given}])
+        assert "Give its table a primary key" in refused.value.remedy
+
+
 def test_a_refused_record_is_on_disk_before_the_rows_after_it_are_committed(
     database: Database, stream_to: Callable[..., Stream], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

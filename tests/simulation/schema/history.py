@@ -42,7 +42,7 @@ SIGNALS = "public.signals"
 _LEFT_OUT = re.compile(
     r"The table \w+\.(\S+) has no key|The log does not carry the key of a row of (\S+) that"
     r"|  - (\S+): |^PrerequisiteError: (\S+): "
-    r"|^SinkError: The sink jdbc refuses a record of the topic p\.(\S+) at .* it has no key"
+    r"|^SinkError: The sink jdbc refuses a record of the topic p\.(\S+) at .* (?:it has no key|of its key is null)"
 )
 """Errors whose remedy is to leave a table out."""
 

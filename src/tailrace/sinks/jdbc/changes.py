@@ -242,7 +242,11 @@ _SCHEMA, _PAYLOAD = b'{"schema":', b',"payload":'
 
 
 class UnreadableRecord(Exception):
-    """A record from which no row can be read. The text, the reason, holds no data."""
+    """A record from which no row can be read. The text, the reason, holds no data; `remedy` is "" or a sentence."""
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        super().__init__(reason)
+        self.remedy = remedy
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,10 @@ _REFUSED = {
     "dialect.sqlserver.*": "the sink writes to PostgreSQL only",
     "connection.provider": "connections are psycopg's",
 }
+_KEY = (
+    "Give its table a primary key, or name columns that are never null in message.key.columns, or in "
+    "debezium.sink.jdbc.primary.key.fields."
+)
 _ROWS = frozenset(("c", "u", "r", "d", "t", "tombstone"))
 _QUARANTINE = "quarantine"
 _NULLS = "replace.null.with.default"
@@ -293,7 +297,7 @@ class JdbcSink(OneWriter):
             try:
                 change = self._read(record)
             except UnreadableRecord as reason:
-                self.refuse(record, str(reason))
+                self.refuse(record, str(reason), reason.remedy)
             else:
                 if change is not None:
                     planned.append((record, change, self._place))
@@ -494,7 +498,7 @@ class JdbcSink(OneWriter):
             found = list(row or ())
         else:
             if record["key"] is None:
-                raise UnreadableRecord("it has no key")
+                raise UnreadableRecord("it has no key", _KEY)
             key = self._reader.read(bytes(record["key"]), f"{record['topic']}\0key")
             found = self._of_the_key(key)
         return self._whole(found)
@@ -507,8 +511,11 @@ class JdbcSink(OneWriter):
             found = [cell for cell in found if cell.name in wanted]
             if len(found) < len(wanted):
                 raise UnreadableRecord("it lacks a field of primary.key.fields")
-        if not found or any(cell.text is None for cell in found):
-            raise UnreadableRecord("its key has no value")
+        if not found:
+            raise UnreadableRecord("its key has no columns", _KEY)
+        for cell in found:
+            if cell.text is None:
+                raise UnreadableRecord(f"the column {cell.name} of its key is null", _KEY)
         return [replace(cell, required=True) for cell in found]
 
     def _of_the_key(self, key: Parsed) -> list[Cell]:
