@@ -13,6 +13,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from ipaddress import ip_address
@@ -34,6 +35,9 @@ _MOST_BYTES = 64 << 10
 
 _PATIENCE_S = 10.0
 """Seconds for which a client may be silent."""
+
+_MOST_CLIENTS = 64
+"""The most connections at a time, each with a thread. One more ends the oldest, so that slow clients hold up no probe."""
 
 _HEALTH = {
     f"{prefix}{path}": group
@@ -101,10 +105,30 @@ def is_loopback(host: str) -> bool:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
+    request_queue_size = 2 * _MOST_CLIENTS
 
     def __init__(self, address: tuple[str, int], owner: HttpServer) -> None:
         self.owner = owner
+        self._lock = threading.Lock()
+        # in the order in which they came
+        self._clients: dict[socket.socket, None] = {}
         super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            oldest = next(iter(self._clients)) if len(self._clients) >= _MOST_CLIENTS else None
+            if oldest is not None:
+                del self._clients[oldest]
+                with suppress(OSError):
+                    # its thread notices, and closes it
+                    oldest.shutdown(socket.SHUT_RDWR)
+            self._clients[request] = None
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._clients.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         _log.debug("a request of the HTTP server has failed", exc_info=True)

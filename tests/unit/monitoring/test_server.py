@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -126,6 +128,23 @@ def test_paths_that_are_not_there_say_what_is(make: Make) -> None:
     assert (status, "/metrics" in body) == (404, True)
     assert ask(server, "/api/signals")[0] == 405
     assert ask(server, "/metrics", method="HEAD")[:2] == (200, "")
+
+
+def test_idle_clients_take_no_more_than_some_threads_and_nobody_else_waits_for_them(make: Make, tmp_path: Path) -> None:
+    server = make(observation(written(tmp_path)))
+    before = threading.active_count()
+    idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(200)]
+    try:
+        for connection in idle:
+            connection.sendall(b"GET /live HTTP/1.0\r\n")
+        assert ask(server, "/live", None)[0] == 200
+        assert threading.active_count() - before <= 70
+        # those that were there first are sent away
+        idle[0].settimeout(5)
+        assert idle[0].recv(1) == b""
+    finally:
+        for connection in idle:
+            connection.close()
 
 
 # --- status and metrics -----------------------------------------------------------------------------------------------
