@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tailrace.config import Config
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
+from tailrace.snapshot.channels import first_positions
 from tailrace.snapshot.kafka import KafkaChannel, send
 from tailrace.snapshot.signals import Polled, Signal
 from tests.fix_kafka import Kafka
@@ -88,6 +90,21 @@ def test_a_signal_that_is_sent_before_the_first_look_is_not_lost(kafka: Kafka) -
     channel = KafkaChannel(named)
     send(named, TWO)
     assert polled(lambda: channel.poll(None), 1) == [(None, 1)]
+    assert polled(lambda: channel.poll(1), 1) == [(TWO, 2)]
+    channel.close()
+
+
+def test_a_first_look_of_another_process_begins_when_the_query_began(kafka: Kafka) -> None:
+    named = config(kafka.servers)
+    create(kafka.servers, named["signal.kafka.topic"])
+    send(named, ONE)
+    time.sleep(0.01)
+    ((name, began),) = first_positions(named, time.time_ns() // 1_000_000)
+    assert name == "kafka"
+    time.sleep(0.01)
+    send(named, TWO)
+    channel = KafkaChannel(named)
+    assert polled(lambda: channel.poll(began), 1) == [(None, 1)]
     assert polled(lambda: channel.poll(1), 1) == [(TWO, 2)]
     channel.close()
 

@@ -20,6 +20,7 @@ from tailrace.log.retention import LogMargin, LogRetention
 from tailrace.log.schema_changes import SchemaChanges
 from tailrace.log.timing import DispatchInterval, Heartbeats, StreamingDelay
 from tailrace.process.runtime import Runtime
+from tailrace.snapshot.channels import first_positions
 from tailrace.snapshot.incremental import Notification
 from tailrace.snapshot.mode import snapshot_mode
 from tailrace.snapshot.progress import Progress
@@ -238,7 +239,7 @@ class LogEngine(Generic[O, P, T]):
             return since
         if since.is_initial:
             # Nothing is read before the checkpoint has a position: anything missing later would be created again.
-            first = self._source.first()
+            first = self._begun(since, self._source.first())
             self._open(first)
             return first
         opened = self._open(since)
@@ -413,8 +414,13 @@ class LogEngine(Generic[O, P, T]):
         self._close_log()
         self._runtime.sleep(self._config["snapshot.delay.ms"] / 1000)
         fresh = self._mode.streams and (since.is_initial or bool(reason))
-        begun = self._snapshots.start(since, fresh=fresh)
+        begun = self._begun(since, self._snapshots.start(since, fresh=fresh))
         return self._first_chunks(begun, limits)
+
+    def _begun(self, since: O, found: O) -> O:
+        """Return the offset after `since`; if it is the query's first, with the positions where its channels begin."""
+        positions = first_positions(self._config, self._runtime.time_ns() // 1_000_000) if since.is_initial else ()
+        return replace(found, progress=replace(found.progress, positions=positions)) if positions else found
 
     def _block(self, since: O, limits: Limits) -> O | None:
         """Start the blocking snapshot that a signal has requested: the log waits while its tables are read.

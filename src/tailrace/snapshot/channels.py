@@ -27,12 +27,21 @@ class Channel(Protocol):
     def poll(self, position: int | None) -> Polled:
         """Return the signals after `position`, in order, each with the position after it; empty if there are none.
 
-        The same position gives the same signals again. `position` None: the channel has never been read, and the result
-        says where it begins. Raises ConfigError for a channel that can never work.
+        The same position gives the same signals again. `position` None, or the result of `first_positions`: the channel
+        has never been read, and the result says where it begins. Raises ConfigError for a channel that can never work.
         """
         ...
 
     def close(self) -> None: ...
+
+
+def first_positions(config: Mapping[str, Any], now_ms: int) -> tuple[tuple[str, int], ...]:
+    """Return the positions of channels in the first offset of a query, which begins at `now_ms`, in ms since 1970.
+
+    A topic is first read behind a snapshot, perhaps by another process: a negative number is the time from which on its
+    records count. Other channels are read from their beginning.
+    """
+    return (("kafka", -now_ms),) if "kafka" in config["signal.enabled.channels"] else ()
 
 
 class FileChannel:

@@ -65,6 +65,8 @@ class KafkaChannel:
 
         if time.monotonic() < self._again:
             return []
+        if position is not None and position < 0:
+            self._since_ms, position = -position, None
         try:
             if position is None or self._next != position:
                 begin = self._begin(position)

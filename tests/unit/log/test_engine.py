@@ -24,6 +24,17 @@ def test_a_query_begins_where_the_log_ends_and_says_so_before_it_reads() -> None
     assert "plan" not in found.memory.told
 
 
+@pytest.mark.parametrize("mode", ["initial", "no_data"])
+def test_the_first_offset_has_the_time_from_which_on_a_topic_of_signals_counts(mode: str) -> None:
+    """A topic is first read behind the snapshot, perhaps by another process."""
+    topic = {"signal_enabled_channels": "kafka", "signal_kafka_bootstrap_servers": "h:1"}
+    found = query(snapshot_mode=mode, **topic)
+    progress = Place.from_json(found.next()).progress
+    assert progress.positions == (("kafka", -(found.clock.time_ns() // 1_000_000)),)
+    found = query(snapshot_mode=mode)
+    assert Place.from_json(found.next()).progress == Progress()
+
+
 def test_a_batch_has_what_was_written_since_the_last_one() -> None:
     found = query()
     found.next()
