@@ -73,12 +73,13 @@ class TypedRows:
     types. `table` is the table from which the schema was made, None otherwise: then columns that the schema lacks are
     left out. `position` is the log's position when the catalog was read, in the form of the row's column. A later
     change may have columns that the schema lacks because they are new, an earlier change only because they were
-    dropped.
+    dropped. `is_keyless` is True if the schema has no key because the table had none at that moment.
     """
 
     schema: pa.Schema | None = None
     table: TableId | None = None
     position: str = ""
+    is_keyless: bool = False
 
 
 def typed_schema(columns: Iterable[str], kinds: Mapping[str, pa.DataType] = MappingProxyType({})) -> pa.Schema:

@@ -149,6 +149,28 @@ class TypedBlock:
             )
         self._warn(further)
 
+    def check_key(self, positions: pa.Array) -> None:
+        """Raise SchemaChanged if a change has a key, and rows have no column for it because the table had none."""
+        if not self._typed.is_keyless:
+            return
+        has_key = np.array([key is not None for key in self._kinds.keys], np.bool_)[self._block.of]
+        if not has_key.any():
+            return
+        place = positions[int(np.flatnonzero(has_key)[-1])].as_py()
+        names = ", ".join(field.name for field in self._made("key").type)
+        table = self._kinds.table
+        if place > self._typed.position:
+            raise SchemaChanged(
+                f"{table} has the key ({names}) at the position {place}, and had none when the query began, so that "
+                "rows have no column key.",
+                _REMEDY,
+            )
+        raise SchemaChanged(
+            f"{table} had the key ({names}) up to the position {place}, and has none now, so that rows have no column "
+            "key, and an update does not show which row it changed.",
+            "Name a schema with the key yourself: readStream.schema(…).",
+        )
+
     def _warn(self, dropped: Sequence[str]) -> None:
         """Log, once per process, which columns are left out."""
         for column in dropped:
@@ -188,6 +210,7 @@ def typed_rows_of(
 ) -> pa.RecordBatch:
     """Return typed rows of `settings.columns`; `makers` make the other columns. Raises SchemaChanged."""
     positions = makers["position"]()
+    made.check_key(positions)
     typed = {name: partial(made.column, name, positions) for name in OF_TABLES}
     return shown_rows(settings, {**typed, "unavailable": made.unavailable}, makers, len(positions))
 

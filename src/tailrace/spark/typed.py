@@ -20,7 +20,8 @@ from tailrace.events.table_plan import table_plan
 from tailrace.events.typed_rows import table_kinds
 
 _MARK = "tailrace"
-"""The key in a column's metadata for the captured table of the column's type, and for the log position of that type."""
+"""The key in a column's metadata for the captured table of the column's type, the log position of that type, and
+whether the table had no key there."""
 
 
 def typed_type(config: Config) -> StructType:
@@ -48,7 +49,9 @@ def _of_table(config: Config, captured: CapturedTables, settings: EventSettings)
     kinds = table_kinds(table_plan(table, settings, captured.form).layouts)
     known = [name for name in TYPED_COLUMNS if not pa.types.is_null(kinds.get(name, pa.string()))]
     schema = from_arrow_schema(typed_schema(_columns(config, known), kinds))
-    place = {_MARK: {"table": [table.id.database, table.id.schema, table.id.table], "position": captured.position}}
+    is_keyless = "key" not in known and not config["row.columns"]
+    of = [table.id.database, table.id.schema, table.id.table]
+    place = {_MARK: {"table": of, "position": captured.position, "keyless": is_keyless}}
     for field in schema:
         if field.name in OF_TABLES:
             field.metadata = place
@@ -85,7 +88,7 @@ def declared(schema: StructType) -> TypedRows:
     mark = next((mark for field in schema if (mark := field.metadata.get(_MARK)) is not None), None)
     if mark is None:
         return found
-    return replace(found, table=TableId(*mark["table"]), position=mark["position"])
+    return replace(found, table=TableId(*mark["table"]), position=mark["position"], is_keyless=mark["keyless"])
 
 
 def _sure(kind: DataType, path: str = "") -> Iterator[str]:

@@ -202,6 +202,7 @@ class TypedPipeline(Pipeline):
         self._witness = witness
         self._texts: set[str] = set()
         self._is_own = False
+        self._key: frozenset[str] = frozenset()
 
     def configure(self, source: Mapping[str, str]) -> None:
         self._source = source
@@ -221,10 +222,19 @@ class TypedPipeline(Pipeline):
         """Declare a schema of one's own from now on: it is of no table."""
         self._is_own = True
 
+    def name_key(self, names: Sequence[str]) -> None:
+        """Declare a schema of one's own from now on, with a key of these columns."""
+        self._is_own = True
+        self._key = frozenset(names)
+
     def make_reader(self) -> ChangeStreamReader:
         schema = typed_type(self._config)
         if self._texts or self._is_own:
             schema = StructType([_with_texts(one, self._texts) for one in schema])
+        if self._key and "key" not in schema.names:
+            row = schema["before"].dataType
+            assert isinstance(row, StructType)
+            schema = schema.add("key", StructType([one for one in row if one.name in self._key]))
         return ChangeStreamReader(self._config, self._run_id, typed=declared(schema))
 
     def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -288,12 +298,21 @@ class TypedHistory(History):
             self.outcome.statements.append(f"-- {text}")
             self._listed.append(renamed[2])
             self._configure()
+        elif keyed := re.search(r" had the key \((.*?)\) up to the position \S+, and has none now", text):
+            self.outcome.statements.append(f"-- {text}")
+            self.pipeline.name_key(keyed[1].split(", "))
         elif unheld:
             self.outcome.statements.append(f"-- {text}")
             self.pipeline.name_text(unheld[1])
-        elif "Set publish.via.partition.root=true to have" in text:
+        elif "Set publish.via.partition.root=true, and" in text:
             self.outcome.statements.append(f"-- {text}")
+            self._do(connection, ["alter publication dbz_publication set (publish_via_partition_root = true)"])
             self._options["publish.via.partition.root"] = "true"
+            self._configure()
+        elif "The include lists match no table of the database" in text and self._listed:
+            # the table was dropped, or got another name, before the checkpoint was deleted
+            self.outcome.statements.append(f"-- {text}")
+            self._listed = []
             self._configure()
         elif other and "Start the query again" not in text:
             self.outcome.statements.append(f"-- {text}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import re
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -177,3 +179,26 @@ def test_what_no_one_makes_is_null_in_its_type() -> None:
     assert found.schema == declared(TABLE)
     assert found["op"].to_pylist() == ["x", "y"]
     assert all(found[name].null_count == 2 for name in TYPED_COLUMNS if name != "op")
+
+
+@pytest.mark.parametrize(
+    ("position", "said", "remedy"),
+    [
+        (f"{6000:016X}", f"had the key (id) up to the position {5005:016X}, and has none now", "Name a schema with"),
+        (f"{5000:016X}", f"has the key (id) at the position {5005:016X}, and had none when", "Start the query again"),
+    ],
+)
+def test_a_key_for_which_the_rows_have_no_column_ends_the_query(position: str, said: str, remedy: str) -> None:
+    """Without it an update would not show which row it changed."""
+    columns = tuple(name for name in TYPED_COLUMNS if name != "key")
+    schema = typed_schema(columns, table_kinds(table_plan(table("t", COLUMNS), settings_of(), FORM).layouts))
+    typed = TypedRows(schema, TABLE.id, position, is_keyless=True)
+    part = batch(TABLE, [("u", None, ROW)])
+    with pytest.raises(SchemaChanged, match=re.escape(f"public.t {said}")) as refused:
+        rows(part, plain_settings().as_typed(typed, columns))
+    assert refused.value.remedy.startswith(remedy)
+    # a change without a key is shown, and a query may leave the column out
+    (row,) = rows(batch(table("t", COLUMNS), [("c", None, ROW)]), plain_settings().as_typed(typed, columns))
+    assert row["after"] == SHOWN
+    (row,) = rows(part, plain_settings().as_typed(replace(typed, is_keyless=False), columns))
+    assert row["after"] == SHOWN

@@ -456,8 +456,8 @@ def _named(
             "warning" if is_kept else wrong,
             f"its changes arrive under the names of other tables ({listed(one.arrives_as)})"
             + ("" if is_kept else ", which are not captured"),
-            "Set publish.via.partition.root=true to have the changes of all partitions under the partitioned table's "
-            "name."
+            "Set publish.via.partition.root=true, and if the publication exists: alter publication … set "
+            "(publish_via_partition_root = true). The changes of all partitions then have the partitioned table's name."
             if one.is_root
             else "Capture the partitioned table.",
         )
