@@ -37,7 +37,7 @@ _PATIENCE_S = 10.0
 """Seconds for which a client may be silent."""
 
 _MOST_CLIENTS = 64
-"""The most connections at a time, each with a thread. One more ends the oldest, so that slow clients hold up no probe."""
+"""The most connections at a time, each with a thread. One more ends the oldest: slow clients hold up no probe."""
 
 _HEALTH = {
     f"{prefix}{path}": group

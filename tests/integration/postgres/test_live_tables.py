@@ -13,7 +13,7 @@ from tailrace.connectors.postgres.consistent_read import HeldSnapshot
 from tailrace.connectors.postgres.live_tables import listed
 from tailrace.connectors.postgres.setup.prerequisites import check, demand
 from tailrace.connectors.registry import parse
-from tailrace.errors import ConfigError
+from tailrace.errors import ConfigError, PrerequisiteError
 from tailrace.events.event_settings import EventSettings
 from tests.extent import by_day
 from tests.fix_postgres import Database
@@ -280,6 +280,41 @@ def test_a_table_that_the_role_may_not_read_is_refused(
         query.step()
         settle(query)
         assert latest(query, "b") == source(database, "b")
+    finally:
+        query.planner.close()
+        database.execute(f"drop owned by {role} cascade", f"drop role {role}")
+
+
+def test_a_table_is_removed_from_a_publication_of_another_role(
+    database: Database, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    role = f"guest_{database.name}"[:60]
+    database.execute(
+        "create publication dbz_publication for table a, b, debezium_signal",
+        f"create role {role} login replication password 'pw'",
+        f"grant select on a, b to {role}",
+        f"grant select, insert on debezium_signal to {role}",
+    )
+    query = make(
+        database_user=role, database_password="pw", table_include_list="public.a,public.b,public.debezium_signal"
+    )
+    try:
+        settle(query)
+        send(database, "remove-tables", "public.b")
+        settle(query)
+        query.kill()
+        database.execute("insert into b values (50, 'unseen')", "insert into a values (50, 'seen')")
+        settle(query)
+        assert latest(query, "a") == source(database, "a")
+        assert ("c", "b", (b"50", b"unseen")) not in query.changes
+        assert "the publication dbz_publication keeps tables that are not captured" in caplog.text
+        # a table that the publication lacks is another matter
+        query.options["table.include.list"] = "public.a,public.b,public.c,public.debezium_signal"
+        query.options["table.commands"] = "commands"
+        database.execute("create table c (id int primary key)")
+        query.kill()
+        with pytest.raises(PrerequisiteError, match="may not create or change the publication"):
+            settle(query)
     finally:
         query.planner.close()
         database.execute(f"drop owned by {role} cascade", f"drop role {role}")

@@ -50,7 +50,7 @@ def prepare_publication(connection: psycopg.Connection[Any], config: Config, cap
             connection.execute(f"create publication {quoted(name)}{tables}{behind}".encode())
             return
         if mode == "filtered" and not row[0] and captured and not _lists(connection, name, captured):
-            connection.execute(f"alter publication {quoted(name)} set table {listed}".encode())
+            _set_tables(connection, name, captured, listed)
         if mode == "filtered":
             for _, statement in _lacking(config, row):
                 connection.execute(statement.encode())
@@ -63,6 +63,24 @@ def prepare_publication(connection: psycopg.Connection[Any], config: Config, cap
             "Create it as a superuser and set publication.autocreate.mode=disabled, or own the tables and use "
             "filtered.",
         ) from None
+
+
+def _set_tables(connection: psycopg.Connection[Any], name: str, captured: Sequence[CapturedTable], listed: str) -> None:
+    """Let the publication have exactly the tables `captured`.
+
+    If the role may not alter it and it has them all, log a warning: changes of other tables are left out anyway.
+    """
+    import psycopg
+
+    try:
+        connection.execute(f"alter publication {quoted(name)} set table {listed}".encode())
+    except psycopg.errors.InsufficientPrivilege:
+        if not {(oid, None, None) for oid, _, _ in captured} <= set(_entries(connection, name)):
+            raise
+        log.warning(
+            "the publication %s keeps tables that are not captured, for this role may not alter it; remedy: alter "
+            "publication %s set table %s, or publication.autocreate.mode=disabled", name, quoted(name), listed,
+        )  # fmt: skip
 
 
 def add_table(connection: psycopg.Connection[Any], config: Config, table: TableId) -> str:
@@ -128,12 +146,6 @@ def is_for_all_tables(connection: psycopg.Connection[Any], publication: str) -> 
 
 def _lists(connection: psycopg.Connection[Any], publication: str, captured: Sequence[CapturedTable]) -> bool:
     """Return True if the publication lists exactly the tables `captured`, without row filters and column lists."""
-    rows = connection.execute(
-        "select r.prrelid::int8, to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs' "
-        "from pg_catalog.pg_publication_rel r join pg_catalog.pg_publication p on p.oid = r.prpubid "
-        "where p.pubname = %s",
-        (publication,),
-    ).fetchall()
     if connection.info.server_version >= 150000:
         schemas = connection.execute(
             "select from pg_catalog.pg_publication_namespace n join pg_catalog.pg_publication p on p.oid = n.pnpubid "
@@ -142,7 +154,17 @@ def _lists(connection: psycopg.Connection[Any], publication: str, captured: Sequ
         ).fetchone()
         if schemas is not None:
             return False
-    return sorted(rows) == sorted((oid, None, None) for oid, _, _ in captured)
+    return sorted(_entries(connection, publication)) == sorted((oid, None, None) for oid, _, _ in captured)
+
+
+def _entries(connection: psycopg.Connection[Any], publication: str) -> list[tuple[Any, ...]]:
+    """Return the tables of a publication's own list by oid, each with its row filter and its column list."""
+    return connection.execute(
+        "select r.prrelid::int8, to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs' "
+        "from pg_catalog.pg_publication_rel r join pg_catalog.pg_publication p on p.oid = r.prpubid "
+        "where p.pubname = %s",
+        (publication,),
+    ).fetchall()
 
 
 _VIA_ROOT = "publish_via_partition_root = true"
