@@ -73,6 +73,19 @@ def test_typed_rows_are_never_silently_different(postgres: Postgres) -> None:
     assert [outcome.text() for outcome in found.bad] == []
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(92_012, id="a dropped key"),
+        pytest.param(92_075, id="a publication made again"),
+        pytest.param(92_100, id="a root and its partition exchange names"),
+    ],
+)
+def test_histories_of_typed_rows_that_have_found_something(postgres: Postgres, seed: int) -> None:
+    outcome = runs.as_typed_rows(postgres)(seed)
+    assert outcome.verdict not in runs.BAD, outcome.text()
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("mode", ["latest", "history", "log"])
 def test_a_table_of_delta_is_never_silently_different(

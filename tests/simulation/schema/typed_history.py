@@ -12,6 +12,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -182,8 +183,13 @@ def _agree(cells: Cells, others: Cells) -> bool:
     return all(number in cells and cells[number][0] == value for number, (value, _) in others.items())
 
 
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}Z?")
+
+
 def _text(value: Any) -> str:
     # the texts of a column that a reader declares as a string
+    if isinstance(value, str) and _INSTANT.fullmatch(value):
+        return plain(datetime.fromisoformat(value))
     return str(value).lower() if isinstance(value, bool) else plain(value)
 
 
@@ -263,6 +269,9 @@ def _with_texts(field: StructField, texts: set[str]) -> StructField:
     return StructField(field.name, StructType(fields))
 
 
+_OF_A_PARTITION = re.compile(r"its changes arrive under the names of other tables \((\S+)\).* Capture the partitioned")
+
+
 class TypedHistory(History):
     """A history of `seed`, read as typed rows: of one table, or of all of them as variants."""
 
@@ -308,6 +317,10 @@ class TypedHistory(History):
             self.outcome.statements.append(f"-- {text}")
             self._do(connection, ["alter publication dbz_publication set (publish_via_partition_root = true)"])
             self._options["publish.via.partition.root"] = "true"
+            self._configure()
+        elif self._listed and (rooted := _OF_A_PARTITION.search(text)):
+            self.outcome.statements.append(f"-- {text}")
+            self._listed.append(rooted[1])
             self._configure()
         elif "The include lists match no table of the database" in text and self._listed:
             # the table was dropped, or got another name, before the checkpoint was deleted
