@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import re
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 
 from tailrace.connectors.binlog.schema.definition import IMPLICIT, ColumnDefinition, Default
 from tailrace.connectors.binlog.schema.sql_types import BYTES, INTEGERS, TEXTS, SqlType, parsed
 
 _NUMBERS = frozenset((*INTEGERS, "decimal", "float", "double", "real", "bool", "year"))
+_DIGITS = 100
+_PLAIN = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_DATE = r"\d{4}-\d\d-\d\d"
+_FORMS = {
+    "date": re.compile(_DATE),
+    "datetime": re.compile(rf"{_DATE} \d\d:\d\d:\d\d(?:\.\d+)?"),
+    "time": re.compile(r"-?\d\d\d?:\d\d:\d\d(?:\.\d+)?"),
+}
+"""The server's forms of dates and times."""
 _TIME = re.compile(r"(-?)(?:(\d+) )?(\d+):(\d+)(?::(\d+))?(?:\.(\d+))?")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 # zeros of types that are neither numbers nor texts
@@ -25,9 +36,7 @@ def older_text(column: ColumnDefinition) -> str | None:
     if found is not IMPLICIT and found.kind != IMPLICIT.kind:
         # the default of a timestamp depends on the session's time zone
         text = None if kind.base == "timestamp" else server_text(found, kind)
-        if text is not None and kind.base in _NUMBERS and not _NUMBER.fullmatch(text):
-            return None
-        return text.rstrip(" ") if text is not None and kind.base == "char" else text
+        return None if text is None else _stored(text, found, column, kind)
     if kind.base == "enum":
         return column.labels[0] if column.labels else None
     if kind.base in _NUMBERS and kind.base != "year":
@@ -37,6 +46,53 @@ def older_text(column: ColumnDefinition) -> str | None:
     if kind.base in BYTES:
         return _bytes(b"", kind)
     return "" if kind.base in TEXTS else _ZEROS.get(kind.base)
+
+
+def _stored(text: str, found: Default, column: ColumnDefinition, kind: SqlType) -> str | None:
+    """Return the value that the server stores for the text of a default; None if that is not certain."""
+    if kind.base in _NUMBERS:
+        return _stored_number(text, found, kind) if _NUMBER.fullmatch(text) else None
+    if kind.base in _FORMS:
+        if text == "0":
+            return _ZEROS[kind.base]
+        return text if _FORMS[kind.base].fullmatch(text) and _fraction(text) <= (kind.length or 0) else None
+    if kind.base in ("enum", "set"):
+        return _stored_labels(text, found, column)
+    if kind.base == "uuid":
+        return text.lower() if _UUID.fullmatch(text) else None
+    if kind.base in TEXTS:
+        # the server prints a number in its own way, and the character set of other bytes is not known
+        if (found.kind == "number" and not _PLAIN.fullmatch(text)) or "\ufffd" in text:
+            return None
+        return text.rstrip(" ") if kind.base == "char" else text
+    return text
+
+
+def _stored_number(text: str, found: Default, kind: SqlType) -> str:
+    if kind.base == "year":
+        return "0000" if found.kind == "number" and not int(found.value) else text
+    if kind.base != "decimal" or (_PLAIN.fullmatch(text) and _fraction(text) <= (kind.scale or 0)):
+        return text
+    unit = Decimal(1).scaleb(-(kind.scale or 0))
+    with localcontext(prec=_DIGITS):
+        return format(Decimal(text).quantize(unit, ROUND_HALF_UP), "f")
+
+
+def _fraction(text: str) -> int:
+    """Return the number of digits of a time's fraction, without zeros at the end."""
+    return len(text.partition(".")[2].rstrip("0"))
+
+
+def _stored_labels(text: str, found: Default, column: ColumnDefinition) -> str | None:
+    """Return the labels of a default as the column spells and orders them."""
+    if found.kind != "text":
+        return None
+    places = {label.casefold(): place for place, label in reversed([*enumerate(column.labels)])}
+    if column.base == "ENUM":
+        place = places.get(text.rstrip(" ").casefold())
+        return text if text in column.labels else None if place is None else column.labels[place]
+    named = [places.get(label.casefold(), -1) for label in text.split(",")] if text else []
+    return None if -1 in named else ",".join(column.labels[place] for place in sorted({*named}))
 
 
 def server_text(found: Default, kind: SqlType) -> str | None:
@@ -66,7 +122,9 @@ def server_text(found: Default, kind: SqlType) -> str | None:
 
 def _number_or_time(value: str, kind: SqlType) -> str:
     if kind.base in INTEGERS or kind.base == "bool":
-        return str(round(float(value))) if re.fullmatch(r"[+-]?\d*\.\d*|[+-]?\d+[eE]\d+", value) else value.strip()
+        if re.fullmatch(r"[+-]?(?:\d+\.\d*|\.\d+)|[+-]?\d+[eE]\d+", value):
+            return str(int(Decimal(value).to_integral_value(ROUND_HALF_UP)))
+        return value.strip()
     if kind.base == "year" and value.strip().isdigit():
         number = int(value)
         # years of two digits; a number 0 is the year 0
