@@ -18,13 +18,14 @@ import pyarrow.compute as pc
 from tailrace.columns import batch as columns
 from tailrace.columns.batch import Bytes, Flags, Int32s, Int64s
 from tailrace.columns.table import Column, TableId, TableSchema
-from tailrace.connectors.binlog.log import charsets, document_kernels, row_kernels, value_kernels
+from tailrace.connectors.binlog.log import document_kernels, row_kernels, value_kernels
 from tailrace.connectors.binlog.log.forms import BinlogTable, ColumnForm, RowForm, ValueKind
 from tailrace.connectors.binlog.log.json_documents import updated_text
 from tailrace.connectors.binlog.log.plain_rows import parse_row
 from tailrace.connectors.binlog.log.plain_values import value_text
 from tailrace.connectors.binlog.log.position import BinlogBatch, MixedSegment, RowsEventForm, Segment
 from tailrace.connectors.binlog.log.row_kernels import LACKING, NO_IMAGE, NULL, SegmentImages, TableGroup, ValuePlaces
+from tailrace.connectors.binlog.schema.texts import PLAIN, table_of
 from tailrace.errors import DecodeError
 from tailrace.kernels.buffers import readonly
 from tailrace.log.rows.frames import check_offsets, frozen, pooled
@@ -370,7 +371,7 @@ def _timestamps(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, 
 
 
 def _texts(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, size: int, values: int) -> pa.Array | None:
-    if form.charset in charsets.PLAIN:
+    if form.charset in PLAIN:
         found = _written(
             form, data, starts, lengths, size,
             lambda out, offsets: value_kernels.texts(data, starts, lengths, out, offsets),
@@ -381,7 +382,7 @@ def _texts(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, size:
             # raises an error that names the text and the reason
             return _plainly(form, data, starts, lengths)
         return found
-    known = charsets.table(form.charset)
+    known = table_of(form.charset)
     if known is None:
         return None
     codes, sizes = known

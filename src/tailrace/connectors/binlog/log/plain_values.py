@@ -12,10 +12,10 @@ import struct
 import zlib
 from collections.abc import Callable
 
-from tailrace.connectors.binlog.log.charsets import text_of
 from tailrace.connectors.binlog.log.forms import ColumnForm, ValueKind
 from tailrace.connectors.binlog.log.json_documents import document_text
 from tailrace.connectors.binlog.log.packed_values import date_text, datetime_text, decimal_text
+from tailrace.connectors.binlog.schema.texts import text_of
 from tailrace.errors import DecodeError
 
 _EPOCH = datetime.datetime(1970, 1, 1)

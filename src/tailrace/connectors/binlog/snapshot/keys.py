@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrace.columns.table import Column, TableSchema
-from tailrace.connectors.binlog.log.charsets import text_of
+from tailrace.connectors.binlog.schema.texts import text_of
 from tailrace.errors import DecodeError
 
 Key = tuple[str, ...]
