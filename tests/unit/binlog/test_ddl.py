@@ -368,7 +368,9 @@ def test_generated_columns_and_those_of_a_period_are_known() -> None:
         ("modify if exists a bigint", [Action("change", "a", ColumnDefinition("a", "BIGINT"), if_there=True)]),
         ("drop primary key, drop key if exists k, drop constraint c",
          [Action("unindex", "PRIMARY"), Action("unindex", "k", if_there=True), Action("unindex", "c")]),
-        ("drop foreign key if exists f, drop check c, drop period for p", []),
+        ("drop foreign key if exists f, drop check c, drop period for system_time", []),
+        ("add period for p (a, b), drop period if exists for q, add period for system_time (s, e)",
+         [Action("period", "a", text="b"), Action("unperiod", if_there=True)]),
         ("drop if exists a restrict, drop column b cascade", [Action("drop", "a", if_there=True), Action("drop", "b")]),
         ("alter a set default 1, alter column if exists b drop default",
          [Action("default", "a", default=Default("number", "1", "1")), Action("default", "b", if_there=True)]),
@@ -402,7 +404,7 @@ def test_an_alteration_has_its_parts(actions: str, expected: list[Action]) -> No
     ],
 )
 def test_partitions_that_bring_or_take_rows_name_their_tables(actions: str, moved: list[tuple[str, str]]) -> None:
-    assert altered(actions) == AlterTable(("d", "t"), (), moved=tuple(moved))
+    assert altered(actions) == AlterTable(("d", "t"), (), moved=tuple(moved), drops=actions.startswith("drop"))
 
 
 @pytest.mark.parametrize("words", ["rename u", "rename to u", "rename as u", "rename = u"])

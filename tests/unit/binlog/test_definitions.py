@@ -274,6 +274,72 @@ def test_status_variables_give_modes_and_collations() -> None:
     assert ("d", "x y") in ansi.now.tables
 
 
+def test_marias_collations_stand_before_the_character_sets() -> None:
+    """MariaDB 11.4 writes them with statements that create tables."""
+    sets = bytes([4, 30, 0, 30, 0, 45, 0])
+    for pairs in (b"", bytes([30, 0, 78, 0]), bytes([30, 0, 78, 0, 45, 0, 0, 9])):
+        found = settings_of(bytes([131, len(pairs) // 4]) + pairs + sets)
+        assert (found.client_collation, found.server_collation) == (30, 45)
+    assert settings_of(bytes([131])) == settings_of(b"")
+
+
+def test_a_statement_is_in_the_character_set_of_its_session() -> None:
+    made = "create table t (`s\xfctun` int, e enum('\u015f', '\u011f') character set latin5)"
+    for codec, collation in (("iso8859_9", 30), ("utf-8", 45), ("cp1252", 0)):
+        if codec == "cp1252":
+            # a session without a character set, and bytes that are not UTF-8: nothing better is known
+            text, expected = made.encode("iso8859_9"), ["s\ufffdtun", "e"]
+        else:
+            text, expected = made.encode(codec), ["s\xfctun", "e"]
+        found = definitions(None)
+        found.statement(Statement("d", text, bytes([4, collation, 0, 0, 0, 45, 0]), 1, 0), at(1))
+        columns = found.now.tables[T].columns
+        assert [column.name for column in columns] == expected
+        assert codec == "cp1252" or columns[1].labels == ("\u015f", "\u011f")
+
+
+_SEQUENCE = tuple(
+    (name, ColumnType.TINY if name == "cycle_option" else ColumnType.LONGLONG, 0, False)
+    for name in (
+        "next_not_cached_value", "minimum_value", "maximum_value", "start_value", "increment", "cache_size",
+        "cycle_option", "cycle_count",
+    )
+)  # fmt: skip
+
+
+def test_the_rows_of_a_sequence_are_not_those_of_a_table() -> None:
+    other = tuple((f"c{place}", *rest) for place, (_, *rest) in enumerate(_SEQUENCE))
+    listed = ", ".join(
+        f"`{name}` {'tinyint' if kind is ColumnType.TINY else 'bigint'} NOT NULL" for name, kind, *_ in other
+    )
+    same = catalog.definition(f"CREATE TABLE `t` ({listed})", T, MARIADB)
+
+    def version(columns: object, there: TableDefinition | None, start: State, *, named: bool) -> int:
+        found = Definitions(MARIADB, lambda *name: True, lambda name: there, start=start)
+        return found.version(given(*columns, named=named), at(4))  # type: ignore[misc]
+
+    assert version(_SEQUENCE, None, State(), named=True) == UNCAPTURED
+    assert version(_SEQUENCE, None, State(), named=False) == UNCAPTURED
+    # tables of the same types
+    assert version(other, same, State(), named=True) == 0
+    assert version(other, same, State(), named=False) == 0
+    assert version(other, None, State({T: same}), named=False) == 0
+
+
+def test_a_table_whose_rows_are_logged_as_statements_is_told_with_the_reason() -> None:
+    made = (
+        "CREATE TABLE `t` (`id` int NOT NULL, `s` bigint unsigned GENERATED ALWAYS AS ROW START, "
+        "`e` bigint unsigned GENERATED ALWAYS AS ROW END, PRIMARY KEY (`id`,`e`), PERIOD FOR SYSTEM_TIME (`s`, `e`)) "
+        "WITH SYSTEM VERSIONING"
+    )
+    start = State({T: catalog.definition(made, T, MARIADB)})
+    found = Definitions(MARIADB, lambda *name: True, lambda name: None, start=start)
+    with pytest.raises(PrerequisiteError) as caught:
+        found.statement(statement("update t set id = 2"), at(5))
+    assert "marked by transaction ids" in caught.value.remedy
+    assert "binlog_format" not in caught.value.remedy
+
+
 def test_an_alter_in_two_phases_counts_when_it_is_committed() -> None:
     found = Definitions(MARIADB, lambda *name: True, lambda name: None, start=State({T: TWO}))
     for phase, columns in (("start", 2), ("rollback", 2), ("start", 2), ("commit", 3)):

@@ -343,3 +343,77 @@ def test_a_key_without_overlaps_has_the_columns_of_the_period(kind: str) -> None
     assert versioned.key() == ("room", "till", "since")
     with pytest.raises(Unparsable, match="over a period whose columns are not known"):
         catalog.definition(made.replace("PERIOD FOR `stay` (`since`, `till`), ", ""), T, MARIADB)
+
+
+def followed(made: str, *statements: str) -> TableDefinition:
+    """Return MariaDB's table after statements on it."""
+    found = Definitions(
+        MARIADB, lambda *name: True, lambda name: None, start=State.of([catalog.definition(made, T, MARIADB)], {}, {})
+    )
+    for place, one in enumerate(statements, 4):
+        at = Place(0, 1, place, place, "binlog.000001")
+        found.statement(Statement("d", one.encode(), STRICT, 1, 0), at)
+    assert not found.now.doubtful
+    return found.now.tables[T]
+
+
+BOOKED = "CREATE TABLE `t` (`room` int NOT NULL, `since` date, `till` date, `v` int)"
+
+
+def test_a_period_is_added_and_dropped() -> None:
+    added = "alter table t add period for stay (since, till)"
+    found = followed(BOOKED, added, "alter table t add unique k (room, stay without overlaps)")
+    assert found.key() == ("room", "till", "since")
+    # the server allows no null in a period's columns
+    assert [column.nullable for column in found.columns] == [False, False, False, True]
+    assert followed(BOOKED, added + ", add unique (room, stay without overlaps)").key() == ("room", "till", "since")
+    again = "alter table t add column x date not null, add period for stay (since, x)"
+    dropped = followed(BOOKED, added, "alter table t drop period for stay", again)
+    assert [column.period for column in dropped.columns] == ["", "from", "", "", "until"]
+    assert not dropped.columns[2].nullable
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "create table t (id int primary key, a int with system versioning, b int)",
+        "create table t (id int primary key, a int, b int without system versioning) with system versioning",
+    ],
+)
+def test_a_versioned_column_makes_a_versioned_table(made: str) -> None:
+    assert followed(MADE, "drop table t", made).versioned
+    assert not followed(MADE, "drop table t", "create table t (a int without system versioning)").versioned
+
+
+def test_only_historical_rows_go_with_the_partitions_of_a_versioned_table(caplog: pytest.LogCaptureFixture) -> None:
+    made = "CREATE TABLE `t` (`id` int NOT NULL, PRIMARY KEY (`id`)) WITH SYSTEM VERSIONING"
+    followed(made, "alter table t drop partition p0")
+    assert warnings(caplog) == []
+    # the partition of current rows may be emptied and exchanged
+    followed(made, "alter table t truncate partition pn", "alter table t exchange partition pn with table d.u")
+    assert [text.split(":")[0] for text in warnings(caplog)] == ["d.t", "d.t", "d.u"]
+
+
+def test_a_conversion_to_binary_makes_bytes_of_texts() -> None:
+    made = (
+        "CREATE TABLE `t` (`c` char(4), `v` varchar(9), `t` text, `e` enum('a'), `l` longtext) DEFAULT CHARSET=latin1"
+    )
+    found = followed(made, "alter table t convert to character set binary")
+    assert [(column.words, column.charset) for column in found.columns] == [
+        ("BINARY", None), ("VARBINARY", None), ("BLOB", None), ("ENUM", "binary"), ("LONGBLOB", None),
+    ]  # fmt: skip
+    assert [column.length for column in found.columns[:2]] == [4, 9]
+
+
+def test_texts_of_every_spelling_are_bytes_in_a_binary_table() -> None:
+    made = "create table t (a character varying(5), b char varying(5), c long varchar, d long, e character(2))"
+    found = followed(MADE, "drop table t", f"{made} charset binary")
+    words = ["VARBINARY", "VARBINARY", "MEDIUMBLOB", "MEDIUMBLOB", "BINARY"]
+    assert [(column.words, column.charset) for column in found.columns] == [(one, None) for one in words]
+
+
+def test_a_conversion_reaches_national_texts() -> None:
+    made = "create table t (a nchar(4), b nvarchar(9), c national char(3), d national varchar(3))"
+    found = followed(MADE, "drop table t", made, "alter table t convert to character set latin1")
+    words = ["CHAR", "VARCHAR", "CHAR", "VARCHAR"]
+    assert [(column.words, column.charset) for column in found.columns] == [(one, "latin1") for one in words]

@@ -139,3 +139,18 @@ def test_what_a_map_lacks_comes_from_the_definition_that_fits_it() -> None:
     assert ([index.name for index in found.unique], found.primary) == (["u"], ("id",))
     wider = described(given(ID, named | {"kind": ColumnType.LONGLONG}, named=True), (known,))
     assert (wider.columns[1].words, wider.columns[1].default) == ("BIGINT", None)
+
+
+def test_labels_of_the_log_count() -> None:
+    latin5 = 30
+    turkish = "\u015f", "\u011f"
+    labels = tuple(label.encode("iso8859_9") for label in turkish)
+    mapped = {"name": "c", "kind": ColumnType.ENUM, "meta": 1, "labels": labels, "collation": latin5}
+    right = table("`c` enum('\u015f','\u011f') character set latin5")
+    assert misfit(right, given(mapped)) == ""
+    wrong = table("`c` enum('\ufffd','x') character set latin5")
+    assert misfit(wrong, given(mapped)) == "the column c has other labels in the log"
+    assert described(given(mapped, named=True), (wrong,)).columns[0].labels == turkish
+    # bytes that the set does not define say nothing
+    odd = mapped | {"labels": (b"\xff\xfe", b"x"), "collation": UTF8MB4}
+    assert misfit(table("`c` enum('a','b')"), given(odd)) == ""

@@ -225,7 +225,8 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         if snapshot_mode(self._config).streams:
             captured = {one.id for one in there if self._tables.includes(*one.id)}
             found += [*unlogged(session, sorted({database for database, _ in captured}))]
-            found += [*coverage.images(of), *coverage.findings(session, there, captured)]
+            found += coverage.images(of)
+            found += coverage.findings(session, there, captured, copies=self._settings.copies)
         for one in demanded(found):
             if one.text not in self._told:
                 self._told.add(one.text)
@@ -376,6 +377,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
             config["include.query"],
             self._takes(),
             self._shown if config["skip.messages.without.change"] else None,
+            settings.copies,
         )
         sessions = Sessions(lambda: self._outside.connect(config, dump=True), identify)
         reader = replace(ReaderSettings.of(config), server_id=server_id(config))

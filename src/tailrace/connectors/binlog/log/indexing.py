@@ -34,7 +34,7 @@ from tailrace.connectors.binlog.log.position import (
 from tailrace.connectors.binlog.log.row_log import current, key_hashes, unchanged
 from tailrace.connectors.binlog.schema.statement import UNCAPTURED, Place, Statement, StatementEffects
 from tailrace.connectors.binlog.schema.table_map import ColumnType, TableMap, parse
-from tailrace.connectors.binlog.schema.tables import HISTORY_END
+from tailrace.connectors.binlog.schema.tables import HISTORY_END, SHOWN_END
 from tailrace.errors import DecodeError, PositionLost, PrerequisiteError
 from tailrace.kernels.buffers import readonly
 from tailrace.log import contracts
@@ -260,7 +260,8 @@ class Indexer:
     `takes(source)` returns True if transactions whose ids have this source are delivered; None: all are. With
     `numbering` begins and ends of transactions are rows, and events are numbered. With `with_statements` rows have
     their statements. `shows(table)` returns columns: an update that changes none of them is left out; None: all updates
-    are rows.
+    are rows. With `current_only` historical rows are left out also of tables whose events show the end of their
+    validity.
     """
 
     def __init__(
@@ -272,6 +273,7 @@ class Indexer:
         with_statements: bool = False,
         takes: Callable[[str], bool] | None = None,
         shows: Callable[[TableSchema], Iterable[str]] | None = None,
+        current_only: bool = False,
     ) -> None:
         self._tables = tables
         self._is_mariadb = is_mariadb
@@ -282,6 +284,7 @@ class Indexer:
         self._with_statements = with_statements
         self._takes = takes
         self._shows = shows
+        self._ends = (HISTORY_END, SHOWN_END) if current_only else (HISTORY_END,)
         self._names: list[str] = []
         self._places: dict[str, int] = {}
         # shapes, and their arrays for kernels
@@ -1162,7 +1165,7 @@ class Indexer:
         delete."""
         for number in np.unique(version[version >= 0]).tolist():
             table = self.versions[number]
-            column = next((place for place, one in enumerate(table.columns) if one.kind == HISTORY_END), -1)
+            column = next((place for place, one in enumerate(table.columns) if one.kind in self._ends), -1)
             if column < 0:
                 continue
             mine = np.flatnonzero((version == number) & (op != ord("t")))

@@ -6,6 +6,7 @@ Sessions must come from `server.connection`, which sets sql_mode and character s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tailrace.columns.table import TableSchema
@@ -13,7 +14,7 @@ from tailrace.connectors.binlog.dialect import Dialect
 from tailrace.connectors.binlog.schema.ddl.evolution import resolved_table
 from tailrace.connectors.binlog.schema.ddl.parser import parse
 from tailrace.connectors.binlog.schema.ddl.statements import CreateTable
-from tailrace.connectors.binlog.schema.ddl.tokens import SqlSettings, Unparsable, tokens
+from tailrace.connectors.binlog.schema.ddl.tokens import WORD, SqlSettings, Unparsable, tokens
 from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
 from tailrace.connectors.binlog.schema.tables import schema_of
 from tailrace.connectors.binlog.server.connection import rows
@@ -98,7 +99,7 @@ def quoted(*parts: str) -> str:
 
 
 def created(session: Connection[Any], names: Iterable[Name], dialect: Dialect) -> dict[Name, Created]:
-    """Return the current definitions of these tables, without tables that are gone, and views.
+    """Return the current definitions of these tables, without tables that are gone, views and sequences.
 
     Raises Unparsable, which names the table, for a definition that is not understood.
     """
@@ -106,6 +107,8 @@ def created(session: Connection[Any], names: Iterable[Name], dialect: Dialect) -
     for name in names:
         text = _shown(session, name)
         if text is not None:
+            if _is_sequence(text, dialect):
+                continue
             shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
             found[name] = Created(definition(text, name, dialect), _ended(shown, dialect))
     return found
@@ -114,6 +117,14 @@ def created(session: Connection[Any], names: Iterable[Name], dialect: Dialect) -
 def _ended(text: str, dialect: Dialect) -> str:
     """Return a statement up to its last word or symbol."""
     return text[: tokens(text, SqlSettings(mariadb=dialect.name == "mariadb"))[-2].end]
+
+
+def _is_sequence(text: str, dialect: Dialect) -> bool:
+    """Return True for MariaDB's definition of a sequence, which is a table with an option."""
+    if "SEQUENCE=1" not in text:
+        return False
+    found = tokens(text, SqlSettings(mariadb=dialect.name == "mariadb"))
+    return any(one.kind == WORD and (one.text, after.text) == ("SEQUENCE", "=") for one, after in pairwise(found))
 
 
 def _shown(session: Connection[Any], name: Name) -> str | None:

@@ -47,7 +47,7 @@ from tailrace.connectors.binlog.schema.ddl.statements import (
 )
 from tailrace.connectors.binlog.schema.ddl.tokens import NAME, WORD, SqlSettings, Unparsable, single_quoted, tokens
 from tailrace.connectors.binlog.schema.definition import NOTHING, UNKNOWN, Name, TableDefinition
-from tailrace.connectors.binlog.schema.fit import described, misfit
+from tailrace.connectors.binlog.schema.fit import SEQUENCE, described, is_sequence, misfit
 from tailrace.connectors.binlog.schema.statement import (
     NO_OUTCOME,
     UNCAPTURED,
@@ -59,6 +59,7 @@ from tailrace.connectors.binlog.schema.statement import (
 )
 from tailrace.connectors.binlog.schema.table_map import TableMap
 from tailrace.connectors.binlog.schema.tables import schema_of
+from tailrace.connectors.binlog.schema.texts import readable
 from tailrace.errors import PrerequisiteError
 
 _log = logging.getLogger("tailrace")
@@ -67,6 +68,11 @@ _FORMER = 100
 # the names that gh-ost and pt-online-schema-change give to the table that replaces another
 _COPY = re.compile(r"_+(.+)_(?:gho|new)")
 _SNAPSHOT = "remedy: read %s.%s by a snapshot (signal execute-snapshot)"
+_BY_FORMAT = "Set binlog_format=ROW, globally and in every session"
+_BY_IDS = (
+    "MariaDB logs statements for tables whose row versions are marked by transaction ids: give its period columns of "
+    "the type TIMESTAMP(6), or leave it out with table.exclude.list"
+)
 _DML = ("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL")
 
 
@@ -320,7 +326,7 @@ class Definitions:
         Raises PrerequisiteError if the form of the rows is unknown.
         """
         name = (given.database, given.table)
-        if not self._captured(*name):
+        if not self._captured(*name) or self._keeps_sequence(given):
             return UNCAPTURED
         try:
             table = self._fitting(name, given, at)
@@ -345,6 +351,19 @@ class Definitions:
     def _definitions(self) -> dict[int, TableDefinition]:
         """The definition from which each version was made."""
         return {}
+
+    def _keeps_sequence(self, given: TableMap) -> bool:
+        """Return True for the rows of a sequence, which MariaDB keeps as a table."""
+        if self.dialect.name != "mariadb" or not is_sequence(given):
+            return False
+        name = (given.database, given.table)
+        if given.names is not None:
+            return True
+        known = self.now.tables.get(name)
+        if known is not None:
+            return tuple(one.name for one in known.columns) == SEQUENCE
+        # a table of the same types that is not known may be in the catalog
+        return name not in self.now.doubtful and self._catalog(name) is None
 
     def _fitting(self, name: Name, given: TableMap, at: Place) -> TableDefinition:
         state = self.now
@@ -527,7 +546,7 @@ class Definitions:
     def _alter(self, one: AlterTable, at: Place, status: SessionSettings) -> list[TableChange] | None:
         name = self._name(one.name)
         for moved in map(self._name, one.moved):
-            if self._captured(*moved):
+            if self._captured(*moved) and not (one.drops and self._has_history(moved)):
                 _log.warning(
                     "%s.%s: rows have come or gone with partitions at %s:%d, and the log has no event of them; "
                     "remedy: tailrace verify --repair, or read %s.%s by a snapshot (signal execute-snapshot), which "
@@ -556,6 +575,11 @@ class Definitions:
         target = self._name(one.renamed)
         self._change(at, self._moved(self.now.with_altered(table), [(name, target)], at))
         return [TableChange("ALTER", target, self.now.tables[target])]
+
+    def _has_history(self, name: Name) -> bool:
+        """Return True for a table with system versioning: only partitions of historical rows can be dropped."""
+        table = self.now.tables.get(name)
+        return table is not None and table.versioned
 
     def _with_names(self, name: Name, before: TableDefinition, after: TableDefinition, at: Place) -> TableDefinition:
         """Return the altered table. If copies identify columns by name, logs a warning for names that are now other
@@ -742,11 +766,13 @@ class Definitions:
             return self._truncated((names[0], names[1]) if len(names) == 2 else (database, names[0]), at)
         for name in self._mentioned(sql, database, reading):
             if self._captured(*name):
+                table = self.now.tables[name]
+                by_ids = any(one.period == "end" and one.base == "BIGINT" for one in table.columns)
                 raise PrerequisiteError(
                     f"{name[0]}.{name[1]}: a statement at {at.file}:{at.pos} has changed its rows, and the log has the "
                     "statement instead of the rows.",
-                    "Set binlog_format=ROW, globally and in every session; then begin anew with another checkpoint and "
-                    "a snapshot, since these changes are in no row of the log.",
+                    f"{_BY_IDS if by_ids else _BY_FORMAT}; then begin anew with another checkpoint and a snapshot, "
+                    "since these changes are in no row of the log.",
                 )
         return NO_OUTCOME
 
@@ -803,20 +829,14 @@ def _may_touch(one: Parsed, keeps: Callable[[str, str], bool]) -> bool:
 def _text(statement: Statement, status: SessionSettings, dialect: Dialect) -> tuple[str, SqlSettings]:
     """Return a statement's text, and the settings to parse it."""
     reading = SqlSettings(status.ansi_quotes, status.no_backslashes, dialect.name == "mariadb")
-    return statement.sql.decode(_codec(status), "replace"), reading
+    charset = charset_of(status.client_collation) if status.client_collation else None
+    return readable(statement.sql, charset or "utf8mb4"), reading
 
 
 def _is_copy(origin: Name, name: Name) -> bool:
     """Return True if `origin` has the name of an online alteration tool's copy of the table `name`."""
     found = _COPY.fullmatch(origin[1])
     return found is not None and (origin[0], found[1]) == name
-
-
-def _codec(status: SessionSettings) -> str:
-    charset = charset_of(status.client_collation) if status.client_collation else "utf8mb4"
-    return {"latin1": "cp1252", "gbk": "gbk", "big5": "big5", "sjis": "shift_jis", "cp932": "cp932", "ujis": "euc_jp",
-            "euckr": "euc_kr", "gb2312": "gb2312", "gb18030": "gb18030", "cp1251": "cp1251", "cp1250": "cp1250",
-            "latin2": "iso8859_2", "greek": "iso8859_7", "koi8r": "koi8_r"}.get(charset or "", "utf-8")  # fmt: skip
 
 
 def _names_of(parsed: list[tuple[Parsed, str]]) -> tuple[Name, ...]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from tailrace.connectors.binlog.schema.charsets import canonical, charset_of
 from tailrace.connectors.binlog.schema.definition import ColumnDefinition, TableDefinition
 from tailrace.connectors.binlog.schema.table_map import ColumnType, TableMap
+from tailrace.connectors.binlog.schema.texts import readable
 
 _VARIABLE = {ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.VARCHAR_COMPRESSED}
 _LONG = {
@@ -63,6 +64,25 @@ _INTEGERS = (ColumnType.TINY, ColumnType.SHORT, ColumnType.INT24, ColumnType.LON
 # columns of functional indexes of MySQL before 8.0.17 have a hash as their name
 _FUNCTIONAL = re.compile(r"[0-9a-f]{32}")
 _HIDDEN = (ColumnType.LONGLONG, ColumnType.TIMESTAMP2)
+
+
+SEQUENCE = (
+    "next_not_cached_value", "minimum_value", "maximum_value", "start_value", "increment", "cache_size", "cycle_option",
+    "cycle_count",
+)  # fmt: skip
+"""The columns of a sequence of MariaDB."""
+_SEQUENCE_ENDS = (ColumnType.LONGLONG, ColumnType.TINY, ColumnType.LONGLONG)
+
+
+def is_sequence(given: TableMap) -> bool:
+    """Return True for the map of a sequence, or of a table of the same types if the log does not name columns.
+
+    The first five columns have the sequence's own type: since MariaDB 11.5 any integer.
+    """
+    kinds = (*given.types[:1] * 5, *_SEQUENCE_ENDS)
+    if given.types != kinds or given.types[0] not in _INTEGERS or any(given.nullable):
+        return False
+    return given.names in (None, SEQUENCE)
 
 
 def misfit(table: TableDefinition, given: TableMap, *, checks_null: bool = True) -> str:
@@ -148,7 +168,19 @@ def _column_misfit(column: ColumnDefinition, given: TableMap, place: int, checks
     labels = given.labels[place] if given.labels else None
     if labels is not None and len(labels) != len(column.labels):
         return f"{where} has {len(labels)} labels in the log, and {len(column.labels)} by its definition"
+    if labels is not None and _readable_labels(given, place) not in (None, column.labels):
+        return f"{where} has other labels in the log"
     return _length_misfit(column, kind, meta, where)
+
+
+def _readable_labels(given: TableMap, place: int) -> tuple[str, ...] | None:
+    """Return the labels of a column; None if the log lacks them, or has characters of an unknown set."""
+    labels, collation = given.labels[place] if given.labels else None, given.collations[place]
+    charset = None if collation is None else charset_of(collation)
+    if labels is None or charset is None:
+        return None
+    found = tuple(readable(label, charset) for label in labels)
+    return None if any("\ufffd" in label for label in found) else found
 
 
 def _length_misfit(column: ColumnDefinition, kind: ColumnType, meta: int, where: str) -> str:
@@ -238,7 +270,9 @@ def _of_map(given: TableMap, place: int, name: str) -> ColumnDefinition:
     if kind is ColumnType.BIT:
         return replace(column, length=meta)
     if kind in (ColumnType.ENUM, ColumnType.SET):
-        labels = tuple(label.decode("utf-8", "replace") for label in given.labels[place] or ())
+        labels = _readable_labels(given, place)
+        if labels is None:
+            labels = tuple(label.decode("utf-8", "replace") for label in given.labels[place] or ())
         literals = tuple("'" + label.replace("'", "''") + "'" for label in labels)
         return replace(column, labels=labels, literals=literals)
     if kind is ColumnType.GEOMETRY:

@@ -98,6 +98,9 @@ def settings_of(variables: bytes) -> SessionSettings:
                 client, server = int.from_bytes(value[:2], "little"), int.from_bytes(value[4:6], "little")
         elif code in (5, 6):
             at += 1 + variables[at] if at < len(variables) else 0
+        elif code == 131:
+            # MariaDB's collations by character set, which come before the character sets
+            at += 1 + 4 * variables[at] if at < len(variables) else 0
         elif code == 2:
             at += 2 + variables[at] if at < len(variables) else 0
         elif code == 11 and at < len(variables):

@@ -11,8 +11,9 @@ from tailrace.connectors.binlog.schema.definition import NOTHING, ColumnDefiniti
 from tailrace.connectors.binlog.schema.fit import hidden_places
 from tailrace.connectors.binlog.schema.table_map import TableMap
 
-HIDDEN, HISTORY_END = "hidden", "history_end"
-"""The `kind` of columns of the log that no event shows; HISTORY_END is the end of the validity of a row's version."""
+HIDDEN, HISTORY_END, SHOWN_END = "hidden", "history_end", "shown_end"
+"""The `kind` of columns of the log that no event shows; HISTORY_END is the end of the validity of a row's version.
+SHOWN_END is such an end in a column that events show."""
 
 
 def table_id(name: Name) -> TableId:
@@ -44,13 +45,14 @@ def aligned(table: TableSchema, known: TableDefinition | None) -> TableSchema:
 
 def column_of(column: ColumnDefinition) -> Column:
     """Return the Column of a definition, with its default in the form for `default_of`."""
+    kind = SHOWN_END if column.period == "end" else "base"
     return Column(
         column.name,
         column.type_text(),
         0,
         nullable=column.nullable,
         default=None if column.default is None else json.dumps(list(column.default), ensure_ascii=False),
-        kind="enum" if column.base == "ENUM" else "base",
+        kind="enum" if column.base == "ENUM" else kind,
         enum_labels=column.labels,
         generated=column.generated,
         comment=column.comment,

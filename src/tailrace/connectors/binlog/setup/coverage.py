@@ -23,10 +23,14 @@ _UNION = re.compile(r"\bUNION=\((.*?)\)")
 _NAMED = re.compile(r"(?:`((?:[^`]|``)+)`\.)?`((?:[^`]|``)+)`")
 
 
-def findings(session: Connection[Any], there: Sequence[ListedTable], captured: Collection[Name]) -> Iterator[Finding]:
-    """Yield warnings about the tables `captured`; `there` are all tables of the server."""
+def findings(
+    session: Connection[Any], there: Sequence[ListedTable], captured: Collection[Name], *, copies: bool
+) -> Iterator[Finding]:
+    """Yield findings about the tables `captured`; `there` are all tables of the server. `copies` is True if rows are
+    for copies."""
     chosen = [one for one in there if one.id in captured]
     yield from _engines(chosen)
+    yield from _versioned(session, chosen, copies=copies)
     yield from _merged(session, there, captured)
     yield from _cascades(session, captured)
 
@@ -104,6 +108,34 @@ def _merged(session: Connection[Any], there: Sequence[ListedTable], captured: Co
             f"Tables of the engine MERGE, and those behind them: {listed([_shown(name) for name in sorted(found)])}. "
             "They share rows, and the log has each change under one name only.",
             "Write to the tables behind, capture these, and leave the merged ones out.",
+        )  # fmt: skip
+
+
+def _versioned(session: Connection[Any], chosen: Sequence[ListedTable], *, copies: bool) -> Iterator[Finding]:
+    """Yield findings about the tables with system versioning whose period has named columns (MariaDB)."""
+    versioned = {one.id for one in chosen if one.kind == "SYSTEM VERSIONED"}
+    if not versioned:
+        return
+    ends = rows(
+        session,
+        "SELECT TABLE_SCHEMA, TABLE_NAME, DATA_TYPE FROM information_schema.COLUMNS "
+        "WHERE UPPER(GENERATION_EXPRESSION) = 'ROW END'",
+    )
+    named = sorted(((database, table), kind) for database, table, kind in ends if (database, table) in versioned)
+    if by_ids := [_shown(name) for name, kind in named if kind.upper() == "BIGINT"]:
+        yield Finding(
+            "error", "tables",
+            f"Tables whose row versions are marked by transaction ids: {listed(by_ids)}. MariaDB logs statements "
+            "instead of their rows, whatever binlog_format is.",
+            "Give their periods columns of the type TIMESTAMP(6), or leave the tables out with table.exclude.list.",
+        )  # fmt: skip
+    if by_times := [_shown(name) for name, kind in named if kind.upper() != "BIGINT" and not copies]:
+        yield Finding(
+            "warning", "tables",
+            f"Tables with system versioning and named period columns: {listed(by_times)}. Events bring their "
+            "historical rows, too, as rows with an earlier end: an update comes with a create, and DELETE HISTORY with "
+            "deletes.",
+            "Keep the column of the end in the key, and tell historical rows by it; copies leave these rows out.",
         )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.config.files import checkpoint_directory
 from tailrace.config.filters import table_name
+from tailrace.config.rows import keeps_copies
 from tailrace.connectors import advice, findings
 from tailrace.connectors.binlog.dialect import MYSQL
 from tailrace.connectors.binlog.log.form import form_of
@@ -359,7 +360,8 @@ class _Inspection:
             yield from unlogged(self.session, sorted({one.database for one in captured}))
         yield from findings.collisions(EventSettings.from_options(self.config), [table_id(one.id) for one in captured])
         yield from self._definitions(captured)
-        yield from coverage.findings(self.session, there, {one.id for one in captured})
+        copies = keeps_copies(self.config)
+        yield from coverage.findings(self.session, there, {one.id for one in captured}, copies=copies)
 
     def values(self) -> list[Finding]:
         """Return the findings about columns whose values are left out, or that a copy cannot show unchanged."""

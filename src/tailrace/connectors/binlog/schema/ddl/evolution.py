@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tailrace.connectors.binlog.schema.charsets import canonical
-from tailrace.connectors.binlog.schema.ddl.parser import PRIMARY, with_index
+from tailrace.connectors.binlog.schema.ddl.parser import PRIMARY, with_index, with_period
 from tailrace.connectors.binlog.schema.ddl.statements import Action
 from tailrace.connectors.binlog.schema.ddl.tokens import Unparsable
 from tailrace.connectors.binlog.schema.definition import (
@@ -17,14 +17,16 @@ from tailrace.connectors.binlog.schema.definition import (
     Index,
     TableDefinition,
 )
+from tailrace.connectors.binlog.schema.sql_types import parsed
 
 _TEXTS = (
     "CHAR", "CHARACTER", "VARCHAR", "VARCHARACTER", "VARCHAR2", "NCHAR", "NVARCHAR", "NATIONAL", "TINYTEXT", "TEXT",
     "MEDIUMTEXT", "LONGTEXT", "CLOB", "ENUM", "SET",
 )  # fmt: skip
+_NATIONAL = ("NCHAR", "NVARCHAR", "NATIONAL")
 _OF_BYTES = {
-    "CHAR": "BINARY", "CHARACTER": "BINARY", "VARCHAR": "VARBINARY", "VARCHARACTER": "VARBINARY",
-    "TINYTEXT": "TINYBLOB", "TEXT": "BLOB", "MEDIUMTEXT": "MEDIUMBLOB", "LONGTEXT": "LONGBLOB",
+    "CHAR": "BINARY", "VARCHAR": "VARBINARY", "TINYTEXT": "TINYBLOB", "TEXT": "BLOB", "MEDIUMTEXT": "MEDIUMBLOB",
+    "LONGTEXT": "LONGBLOB",
 }  # fmt: skip
 
 
@@ -41,12 +43,24 @@ def resolved(column: ColumnDefinition, charset: str | None, *, has_json: bool) -
         return replace(column, charset="utf8mb4")
     if not is_text(column):
         return column if column.charset is None else replace(column, charset=None)
-    if column.base in ("NCHAR", "NVARCHAR", "NATIONAL"):
+    if column.base in _NATIONAL:
         return replace(column, charset="utf8")
     found = column.charset or charset
-    if found == "binary" and column.words in _OF_BYTES:
-        return replace(column, words=_OF_BYTES[column.words], charset=None)
-    return replace(column, charset=found)
+    words = _OF_BYTES.get(_plain_words(column)) if found == "binary" else None
+    return replace(column, charset=found) if words is None else replace(column, words=words, charset=None)
+
+
+def _plain_words(column: ColumnDefinition) -> str:
+    """Return the server's own name of a column's type."""
+    return parsed(column.words.lower()).base.upper()
+
+
+def _converted(column: ColumnDefinition, charset: str | None, *, has_json: bool) -> ColumnDefinition:
+    """Return the column after CONVERT TO CHARACTER SET, which also reaches national types."""
+    if not is_text(column):
+        return column
+    words = _plain_words(column) if column.base in _NATIONAL else column.words
+    return resolved(replace(column, words=words, charset=charset), None, has_json=has_json)
 
 
 def resolved_table(table: TableDefinition, charset: str | None, *, has_json: bool) -> TableDefinition:
@@ -85,20 +99,24 @@ def altered(
     """
     for action in actions:
         if action.verb not in _OF_COLUMNS:
-            table = _applied(table, action, charset)
+            table = _applied(table, action, charset, has_json=has_json)
     columns = _Columns(table, has_json)
     taken = [action for action in actions if action.verb not in _OF_COLUMNS or columns.take(action)]
     table = columns.result()
+    for action in taken:
+        if action.verb == "period":
+            table = with_period(table, action.name, action.text or "", False)
     for action in taken:
         for index in action.keys:
             table = with_index(table, index)
     return _with_history(table)
 
 
+_APPLICATIONS = ("from", "until")
 _OF_COLUMNS = ("add", "change", "drop", "rename", "default")
 
 
-def _applied(table: TableDefinition, action: Action, charset: str | None) -> TableDefinition:
+def _applied(table: TableDefinition, action: Action, charset: str | None, *, has_json: bool) -> TableDefinition:
     """Return the table after an action on the table as a whole. Keys are added later."""
     if action.verb == "unindex":
         return without_index(table, action.name)
@@ -114,19 +132,14 @@ def _applied(table: TableDefinition, action: Action, charset: str | None) -> Tab
         table = replace(table, charset=found)
         if action.verb == "charset":
             return table
-        return replace(
-            table,
-            columns=tuple(
-                replace(column, charset=found)
-                if is_text(column) and column.base not in ("NATIONAL", "NCHAR", "NVARCHAR")
-                else column
-                for column in table.columns
-            ),
-        )
+        return replace(table, columns=tuple(_converted(column, found, has_json=has_json) for column in table.columns))
     if action.verb == "comment":
         return replace(table, comment=action.text)
     if action.verb == "version":
         return replace(table, versioned=bool(action.text))
+    if action.verb == "unperiod":
+        columns = (replace(one, period="") if one.period in _APPLICATIONS else one for one in table.columns)
+        return replace(table, columns=tuple(columns))
     return table
 
 

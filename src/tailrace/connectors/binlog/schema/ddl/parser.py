@@ -121,6 +121,8 @@ class _Parser:
     def __init__(self, found: list[Token], sql: str, database: str, reading: SqlSettings) -> None:
         self._tokens, self._sql, self._database, self._reading = found, sql, database, reading
         self._at = 0
+        # True once a column WITH SYSTEM VERSIONING was read, which makes its table a versioned one
+        self._versions = False
 
     # --- tokens -------------------------------------------------------------------------------------------------------
 
@@ -285,10 +287,10 @@ class _Parser:
                 if not self._symbol(","):
                     break
             self._expect(")")
-        table = TableDefinition(*name, tuple(columns))
+        table = TableDefinition(*name, tuple(columns), versioned=self._versions)
         table, selects = self._table_options(table)
         for period in periods:
-            table = _with_period(table, *period)
+            table = with_period(table, *period)
         for index in keys:
             table = with_index(table, index)
         if selects or not columns:
@@ -380,8 +382,10 @@ class _Parser:
         actions: list[Action] = []
         renamed: Name | None = None
         moved: tuple[Name, ...] = ()
+        drops = False
         while self._now.kind != END:
             if self._works_on_partitions():
+                drops = self._is("DROP")
                 moved = self._moved_with_partitions(name)
                 break
             if self._take("ORDER", "BY"):
@@ -392,7 +396,7 @@ class _Parser:
             else:
                 renamed = target
             self._symbol(",")
-        return AlterTable(name, tuple(actions), renamed, moved, ignores)
+        return AlterTable(name, tuple(actions), renamed, moved, drops, ignores)
 
     def _moved_with_partitions(self, table: Name) -> tuple[Name, ...]:
         """Return the tables to which partitions bring rows, or from which they take rows, without events. Consumes all
@@ -505,6 +509,10 @@ class _Parser:
         if has_word:
             return [self._column()]
         found = self._element()
+        if isinstance(found, tuple):
+            begin, end, is_systems = found
+            # columns say by themselves that they belong to the system's period
+            return [] if is_systems else [Action("period", begin, text=end)]
         return [found] if isinstance(found, Action) else []
 
     def _drop_action(self) -> list[Action]:
@@ -513,8 +521,10 @@ class _Parser:
         if self._take("SYSTEM", "VERSIONING"):
             return [Action("version", text="")]
         if self._take("PERIOD"):
-            self._skip_to_comma()
-            return []
+            there = self._if_exists()
+            self._expect("FOR")
+            is_systems = self._name().upper() == "SYSTEM_TIME"
+            return [] if is_systems else [Action("unperiod", if_there=there)]
         if self._now.kind == WORD and self._take_one("INDEX", "KEY", "CONSTRAINT"):
             there = self._if_exists()
             return [Action("unindex", self._name(), if_there=there)]
@@ -804,7 +814,10 @@ class _Parser:
                 else:
                     self._next()
             return True
-        return self._take("WITH", "SYSTEM", "VERSIONING") or self._take("WITHOUT", "SYSTEM", "VERSIONING")
+        if self._take("WITH", "SYSTEM", "VERSIONING"):
+            self._versions = True
+            return True
+        return self._take("WITHOUT", "SYSTEM", "VERSIONING")
 
     def _default(self) -> Default:
         begin = self._now.start
@@ -893,7 +906,7 @@ def _free_name(table: TableDefinition, first: str) -> str:
     return name
 
 
-def _with_period(table: TableDefinition, begin: str, end: str, is_systems: bool) -> TableDefinition:
+def with_period(table: TableDefinition, begin: str, end: str, is_systems: bool) -> TableDefinition:
     """Return the table with a period of the system or of the application, whose columns allow no null."""
     kinds = ("start", "end") if is_systems else ("from", "until")
     ends = dict(zip((begin.casefold(), end.casefold()), kinds, strict=True))

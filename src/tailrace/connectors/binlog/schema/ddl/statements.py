@@ -25,7 +25,8 @@ class CreateTable:
 class Action:
     """A part of ALTER TABLE.
 
-    `verb` is add, change, drop, rename, default, key, unindex, reindex, charset, convert, comment, version or nothing.
+    `verb` is add, change, drop, rename, default, key, unindex, reindex, charset, convert, comment, version, period,
+    unperiod or nothing.
     """
 
     verb: str
@@ -47,6 +48,8 @@ class AlterTable:
     renamed: Name | None = None
     moved: tuple[Name, ...] = ()
     """The tables that get or lose rows with partitions or tablespaces."""
+    drops: bool = False
+    """DROP PARTITION: the table loses the rows of the partitions."""
     ignores: bool = False
     """ALTER IGNORE: rows that break a new unique index are deleted, and values are made to fit."""
 
