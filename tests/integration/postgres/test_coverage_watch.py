@@ -174,6 +174,37 @@ def test_a_query_that_goes_on_looks_now_and_then(
     assert caplog.text.count("public.u is called public.w now") == 1
 
 
+def test_typed_rows_go_on_where_the_lists_give_a_renamed_table_up(database: Database) -> None:
+    database.execute(
+        'create schema "a.b"', 'create table "a.b".t (id int primary key)', "create table u (id int primary key)"
+    )
+    lists = {"table.include.list": r"a\.b\.t,public\.u"}
+    query = Query(database, **lists, **{"rows": "typed", "snapshot.mode": "no_data"})
+    query.step()
+
+    def start() -> None:
+        query.planner.close()
+        config = parse("postgres", database.options(**query.options))
+        settings = EventSettings.from_options(config, "run").as_typed(TypedRows(), TYPED_COLUMNS)
+        query.planner = PostgresPlanner(config, settings)
+        query.planner.stop_at_present()
+        while query.step():
+            pass
+
+    try:
+        start()
+        database.execute(
+            'alter table "a.b".t rename to w', 'insert into "a.b".w values (1)', "insert into u values (2)"
+        )
+        with pytest.raises(SchemaChanged, match=r"take a\.b\.t out of the lists"):
+            start()
+        query.options["table.include.list"] = r"public\.u"
+        start()
+        assert [values for _, _, values in query.changes] == [(b"2",)]
+    finally:
+        query.planner.close()
+
+
 @pytest.mark.parametrize("way", ["change", "end", "start"])
 def test_typed_rows_end_where_the_lists_leave_their_table_out(database: Database, way: str) -> None:
     database.execute("create table t (id int primary key)", "insert into t values (1)")

@@ -305,7 +305,10 @@ class TypedHistory(History):
         unheld = re.search(r"has values of the type .*? in (\S+), in the changes", text)
         if renamed:
             self.outcome.statements.append(f"-- {text}")
-            self._listed.append(renamed[2])
+            if renamed[2] in self._excluded:
+                self._excluded.add(renamed[1])
+            else:
+                self._listed.append(renamed[2])
             self._configure()
         elif keyed := re.search(r" had the key \((.*?)\) up to the position \S+, and has none now", text):
             self.outcome.statements.append(f"-- {text}")

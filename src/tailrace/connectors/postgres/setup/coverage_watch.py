@@ -131,17 +131,25 @@ class CoverageWatch:
     def demand_name(self, oid: int, name: str) -> None:
         """Raise SchemaChanged if rows are typed and the table was captured under another name. Any thread.
 
-        `name` is the table's name in the log, which the lists leave out.
+        `name` is the table's name in the log, which the lists leave out. Lists that also leave out the earlier name
+        give the table up.
         """
         if not self._typed or self._inventory is None:
             return
         for known, before, _ in self._inventory.tables:
-            if known == oid and before != name:
+            if known == oid and before != name and self._includes(before):
                 raise SchemaChanged(
                     f"{before} is called {name} now, which the lists leave out.",
-                    f"Let the lists capture {name}, or rename it back, and start the query again with the same "
-                    "checkpoint.",
+                    f"Let the lists capture {name}, rename it back, or take {before} out of the lists, and start the "
+                    "query again with the same checkpoint.",
                 )
+
+    def _includes(self, name: str) -> bool:
+        """Return True if the lists capture a table that is shown as `name`; its schema's name may have dots."""
+        parts = name.split(".")
+        return any(
+            self._tables.includes(".".join(parts[:place]), ".".join(parts[place:])) for place in range(1, len(parts))
+        )
 
     def note_read(self, names: Collection[str] | None) -> None:
         """Record that a snapshot has read the tables `names`, or all tables if None."""
