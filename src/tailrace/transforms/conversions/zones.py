@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from tailrace.config.timezone import timezone
 from tailrace.errors import ConfigError
 from tailrace.records.layout import ComputedColumn, Constant, Member, Node, RecordLayout, Struct
-from tailrace.records.nodes import is_envelope
-from tailrace.records.transform import Rewritten, VaryingLayout, by_distinct
+from tailrace.records.nodes import is_envelope, with_defaults
+from tailrace.records.transform import Rewritten, Shared, VaryingLayout, by_distinct
 from tailrace.transforms.option_reader import OptionReader
 from tailrace.values.timestamps import instant_texts
 
@@ -35,51 +35,58 @@ _EPOCHS = {"ts_ms": 1000, "ts_us": 1_000_000, "ts_ns": 1_000_000_000}
 _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAY = 86_400
 _PARTS = ("before", "after", "source")
+_PREFIXES = tuple(f"{part}." for part in _PARTS)
 _TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d(?::\d\d)?)")
 # ISO texts have years of four digits between these seconds.
 _YEAR_0, _YEAR_10000 = -62_167_219_200, 253_402_300_800
 
 
+Fields = frozenset[str]
+"""Names of fields, which may begin with `before.`, `after.` or `source.`; none for a rule without a field."""
+
+
 @dataclass(frozen=True, slots=True)
-class ZoneRule:
-    """A rule of the options, which selects fields. `place` is source or topic, or "" if `name` may be of either. An
-    empty `field` selects all; `part` is before, after or source, or "" for both images."""
+class ZoneRules:
+    """The rules of a list, by what they match: topics, tables, and names that may be of either."""
 
-    place: str
-    name: str
-    part: str
-    field: str
+    topics: Mapping[str, Fields]
+    tables: Mapping[str, Fields]
+    either: Mapping[str, Fields]
 
-    def of(self, topic: str, table: str | None) -> bool:
-        """Return True if the rule selects the events of a table to a topic."""
-        if self.place == "topic":
-            return self.name == topic
-        return self.name == table if self.place or table is not None else self.name == topic
+    def of(self, topic: str, table: str | None) -> Fields | None:
+        """Return the fields that the rules for a table's events to a topic name; None if there is no such rule.
 
-    def names(self, part: str, field: str) -> bool:
-        """Return True if the rule selects this field of a part of the event."""
-        if not self.field:
-            return part != "source"
-        return self.field == field and (self.part == part if self.part else part != "source")
+        As in Debezium, only the first of these counts: the topic's, the table's, and those of names for either.
+        """
+        for rules, name in ((self.topics, topic), (self.tables, table), (self.either, topic), (self.either, table)):
+            if name is not None and name in rules:
+                return rules[name]
+        return None
 
 
-def rules(texts: tuple[str, ...]) -> tuple[ZoneRule, ...]:
-    """Parse the rules of a list. Raises ConfigError."""
-    found: list[ZoneRule] = []
+def rules(texts: tuple[str, ...]) -> ZoneRules:
+    """Parse the rules of a list. The place of a rule, source or topic, holds for those behind it too. Raises
+    ConfigError."""
+    found: dict[str, dict[str, Fields]] = {"topic": {}, "source": {}, "": {}}
     place = ""
-    for text in texts:
+    for number, text in enumerate(texts):
         parts = [part.strip() for part in text.split(":")]
         if parts[0] in ("source", "topic") and len(parts) > 1:
             place = parts.pop(0)
-        elif len(parts) == 1 and not place:
+        elif len(parts) == 1 and not number:
             raise ConfigError(f"{text!r} is not a rule.", "Write source:table, topic:topic or name:field.")
         if len(parts) > 2 or not all(parts):
             raise ConfigError(f"{text!r} is not a rule.", "Write source:table:field, topic:topic:field or name:field.")
-        field = parts[1] if len(parts) == 2 else ""
-        part, dot, rest = field.partition(".")
-        whole = (part, rest) if dot and part in _PARTS else ("", field)
-        found.append(ZoneRule(place, parts[0], *whole))
-    return tuple(found)
+        known = found[place].get(parts[0], frozenset())
+        found[place][parts[0]] = known | frozenset(parts[1:])
+    return ZoneRules(found["topic"], found["source"], found[""])
+
+
+def _named(fields: Fields, part: str) -> Fields:
+    """Return the fields of a part of events that a rule names: without a prefix, those of both images."""
+    plain = (field for field in fields if not field.startswith(_PREFIXES) and part != "source")
+    own = (field.removeprefix(f"{part}.") for field in fields if field.startswith(f"{part}."))
+    return frozenset((*plain, *own))
 
 
 @lru_cache(maxsize=16)
@@ -173,11 +180,18 @@ def _clock(offset: int, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TimezoneConverter:
-    """A records.transform.Transform. The rules name the fields to convert if `includes`, else the fields to keep."""
+    """A records.transform.Transform. The rules name the fields to convert if `includes`, else the fields to keep.
+
+    `texts` are the rules as written; without any, all fields of both images are converted.
+    """
 
     zone: str
-    rules: tuple[ZoneRule, ...]
+    texts: tuple[str, ...]
     includes: bool
+
+    def shared(self, record: RecordLayout) -> Shared:
+        """See records.transform.behind_delete."""
+        return record, True
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         if not is_envelope(record):
@@ -191,36 +205,42 @@ class TimezoneConverter:
         assert isinstance(value, Struct)
         source = value.part("source")
         table = source.part("table") if isinstance(source, Struct) else None
-        named = str(table.value) if isinstance(table, Constant) else None
-        mine = tuple(rule for rule in self.rules if rule.of(topic, named))
+        fields = rules(self.texts).of(topic, str(table.value) if isinstance(table, Constant) else None)
+        if self.texts and (fields is None) == self.includes and not fields:
+            # of no rule of the ones to include, or whole among those to exclude
+            return record
         for part in _PARTS:
             found = value.part(part)
             if isinstance(found, Struct):
-                value = value.with_part(part, self._part(part, found, mine))
+                value = value.with_part(part, self._part(part, found, fields or frozenset()))
         return replace(record, value=value)
 
-    def _part(self, part: str, struct: Struct, mine: tuple[ZoneRule, ...]) -> Struct:
+    def _part(self, part: str, struct: Struct, fields: Fields) -> Struct:
+        named = _named(fields, part)
+        if part == "source" and not named:
+            return struct
         members = []
         for member in struct.members:
-            named = any(rule.names(part, member.name) for rule in mine)
-            wanted = named if self.includes or part == "source" else not named
-            if part == "source" and not self.includes:
-                wanted = False
+            wanted = not fields or (member.name in named) == self.includes
             members.append(Member(member.name, self._field(part, member) if wanted else member.node))
         return replace(struct, members=tuple(members))
 
     def _field(self, part: str, member: Member) -> Node:
-        node, name = member.node, member.node.type.name
+        node, name = with_defaults(member.node), member.node.type.name
         if isinstance(node, Struct):
             return node
         if part == "source":
             unit = _EPOCHS.get(member.name)
-            return node if unit is None else ComputedColumn((node,), partial(_shifted, self.zone, unit), node.type)
+            return (
+                member.node if unit is None else ComputedColumn((node,), partial(_shifted, self.zone, unit), node.type)
+            )
         if name in _WALL:
             return ComputedColumn((node,), partial(_as_wall_time, self.zone), node.type)
         if name == _INSTANT:
             return ComputedColumn((node,), partial(_at_offset, self.zone), node.type, shown=True)
-        return ComputedColumn((node,), partial(_clock_at_offset, self.zone), node.type) if name == _CLOCK else node
+        if name == _CLOCK:
+            return ComputedColumn((node,), partial(_clock_at_offset, self.zone), node.type)
+        return member.node
 
 
 def timezone_converter(options: Mapping[str, str]) -> TimezoneConverter:
@@ -234,6 +254,7 @@ def timezone_converter(options: Mapping[str, str]) -> TimezoneConverter:
     included, excluded = given.names("include.list"), given.names("exclude.list")
     if included and excluded:
         raise ConfigError("include.list and exclude.list exclude each other.", "Give one of them.")
-    made = TimezoneConverter(zone, rules(included or excluded), bool(included))
+    rules(included or excluded)
+    made = TimezoneConverter(zone, included or excluded, bool(included))
     given.done()
     return made
