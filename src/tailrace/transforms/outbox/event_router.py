@@ -16,8 +16,8 @@ from tailrace.columns.logical import BOOLEAN, INT64, STRING
 from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import substituted
 from tailrace.errors import ConfigError
-from tailrace.records.layout import ComputedColumn, Header, Leaf, Member, Node, RecordLayout, Struct
-from tailrace.records.nodes import is_envelope, op_of, opened
+from tailrace.records.layout import ComputedColumn, Constant, Header, Leaf, Member, Node, RecordLayout, Struct
+from tailrace.records.nodes import as_optional, is_envelope, op_of, opened, with_defaults
 from tailrace.records.transform import (
     ANY_TOPIC,
     LeftOutRecords,
@@ -27,6 +27,7 @@ from tailrace.records.transform import (
     by_distinct,
     either,
 )
+from tailrace.transforms.key_or_value import is_missing
 from tailrace.transforms.option_reader import OptionReader
 from tailrace.transforms.outbox import json_shapes
 from tailrace.transforms.outbox.json_kernels import signatures
@@ -39,7 +40,10 @@ _MOMENTS = (
     "io.debezium.time.NanoTimestamp",
     "org.apache.kafka.connect.data.Timestamp",
 )
+_BLANKS = "".join(map(chr, range(33)))
+"""The characters that Java's `trim` removes."""
 _PER_MS = {"ms": 1, "us": 1000, "ns": 1_000_000}
+_TIME = INT64.with_optional(True)
 _KEY, _OLDER_KEY = "table.field.event.key", "table.field.event.payload.id"
 _IDLE = {
     "table.field.event.type": "Debezium declares it and does not use it",
@@ -131,11 +135,12 @@ def _is_blank(payloads: pa.Array) -> pa.Array:
     """Return a mask of the payloads that are null or consist of blanks."""
     if not pa.types.is_string(payloads.type):
         return payloads.is_null()
-    return pc.fill_null(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(payloads)), 0), True)
+    return pc.fill_null(pc.equal(pc.binary_length(pc.utf8_trim(payloads, characters=_BLANKS)), 0), True)
 
 
-def _milliseconds(moments: pa.Array) -> pa.Array:
-    return pc.divide(moments.cast(pa.int64()), _PER_MS[moments.type.unit])
+def _milliseconds(moments: pa.Array, times: pa.Array) -> pa.Array:
+    """Return moments in ms since 1970; for nulls the times of the events."""
+    return pc.coalesce(pc.divide(moments.cast(pa.int64()), _PER_MS[moments.type.unit]), times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +176,7 @@ class EventRouter:
         return ANY_TOPIC
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
-        if record.value is None:
+        if is_missing(record.value):
             return None
         if not is_envelope(record):
             return record
@@ -196,7 +201,8 @@ class EventRouter:
         return LeftOutRecords(f"{what} of an outbox, which EventRouter leaves out", is_error=self.invalid == "error")
 
     def _routed(self, record: RecordLayout, envelope: Struct, row: Struct) -> Rewritten:
-        payload, route = self._column(row, self.payload), self._column(row, self.route_by)
+        # as in Debezium, nulls are their defaults, except those that place a message or date it
+        payload, route = with_defaults(self._column(row, self.payload)), as_optional(self._column(row, self.route_by))
         if route.type.connect != "string":
             raise RefusedRecord(f"EventRouter needs a text in the field {self.route_by}, by which it routes")
         topics = _Topics(self.route_by, self.regex, self.replacement)
@@ -204,13 +210,14 @@ class EventRouter:
         missing = next((placement.column for placement, node in placed if node is None), None)
         if missing is not None and self.needs_placed:
             raise RefusedRecord(f"EventRouter finds no column {missing}, which is to be placed")
-        found = [(placement, node) for placement, node in placed if node is not None]
-        headers = [Header("id", self._column(row, self.event_id))]
+        found = [(placement, with_defaults(node)) for placement, node in placed if node is not None]
+        headers = [Header("id", with_defaults(self._column(row, self.event_id)))]
         headers += [Header(placement.alias, node) for placement, node in found if placement.place == "header"]
+        key = row.part(self.key)
         base = replace(
             record,
             topic=ComputedColumn((route,), topics, STRING),
-            key=row.part(self.key),
+            key=None if key is None else with_defaults(key),
             headers=(*record.headers, *headers),
             partition=self._partition(found),
             timestamp=self._timestamp(envelope, row),
@@ -236,16 +243,19 @@ class EventRouter:
             return None
         if isinstance(node, Struct) or node.type.connect != "int32":
             raise RefusedRecord("EventRouter needs an int32 in the column that names the partition")
-        return node
+        found = as_optional(node)
+        assert not isinstance(found, Struct)
+        return found
 
     def _timestamp(self, envelope: Struct, row: Struct) -> Leaf | None:
+        time = envelope.part("ts_ms")
         if not self.timestamp:
-            node = envelope.part("ts_ms")
-            return None if node is None or isinstance(node, Struct) else node
+            return None if time is None or isinstance(time, Struct) else time
         node = self._column(row, self.timestamp)
         if node.type.name not in _MOMENTS:
             raise RefusedRecord(f"EventRouter needs a timestamp without time zone in the field {self.timestamp}")
-        return ComputedColumn((node,), _milliseconds, INT64.with_optional(True))
+        inputs = as_optional(node), Constant(None, _TIME) if time is None else time
+        return ComputedColumn(inputs, _milliseconds, _TIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +288,7 @@ class _Values:
         version = self.router._column(self.row, self.router.version)
         if version.type.connect != "int32":
             raise RefusedRecord(f"EventRouter needs an int32 in the field {self.router.version}, the schema's version")
-        return VaryingLayout(version, partial(self._versioned, value))
+        return VaryingLayout(as_optional(version), partial(self._versioned, value))
 
     def _versioned(self, value: Struct, version: Any) -> Rewritten:
         return VaryingLayout(self.route, partial(self._named, replace(value, version=version)))
@@ -299,17 +309,18 @@ def event_router(options: Mapping[str, str]) -> EventRouter:
     regex, replacement = given.substitution(
         "route.topic.regex", "route.topic.replacement", ("(?<routedByValue>.*)", "outbox.event.${routedByValue}")
     )
+    payload = given.text("table.field.event.payload", "payload")
     needs_placed = given.word("table.field.additional.missing", "error", ("error", "ignore")) == "error"
     made = EventRouter(
         event_id=given.text("table.field.event.id", "id"),
         key=given.text(_KEY, given.text(_OLDER_KEY, "aggregateid")),
-        payload=given.text("table.field.event.payload", "payload"),
+        payload=payload,
         timestamp=given.text("table.field.event.timestamp"),
         version=given.text("table.field.event.schema.version"),
         placements=tuple(map(Placement.read, given.names("table.fields.additional.placement"))),
         needs_placed=given.boolean("table.fields.additional.error.on.missing", needs_placed),
         invalid=given.word("table.op.invalid.behavior", "warn", ("warn", "error", "fatal")),
-        shapes=json_shapes.Shapes(nulls, "payload") if expands else None,
+        shapes=json_shapes.Shapes(nulls, payload) if expands else None,
         route_by=given.text("route.by.field", "aggregatetype"),
         regex=regex,
         replacement=replacement,

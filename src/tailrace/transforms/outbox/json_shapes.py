@@ -63,7 +63,9 @@ class Shapes:
         return self._object(value, path) if isinstance(value, dict) else _scalar(value).with_optional(True)
 
     def _items(self, values: list[Any], path: str) -> LogicalType | None:
-        kinds = [kind for kind in (self._type(value, path) for value in values) if kind is not None]
+        # as in Debezium, structs in a list within a list have no names
+        found = (self._type(value, "" if isinstance(value, list) else path) for value in values)
+        kinds = [kind for kind in found if kind is not None]
         if not kinds:
             return _NULL if self.nulls and values and all(value is None for value in values) else None
         return together(kinds)
