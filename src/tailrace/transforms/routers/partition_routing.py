@@ -16,9 +16,9 @@ from tailrace.columns.logical import INT32, LogicalType
 from tailrace.formats.arrow import untyped
 from tailrace.kernels.buffers import Bytes, Offsets, text_buffers
 from tailrace.kernels.compiled import kernel
-from tailrace.records.layout import ComputedColumn, Node, RecordLayout, Struct
-from tailrace.records.nodes import as_optional, at, is_envelope, op_of
-from tailrace.records.transform import RefusedRecord
+from tailrace.records.layout import ComputedColumn, Node, RecordLayout, ShownTexts, Struct
+from tailrace.records.nodes import as_shown, at, is_envelope, op_of, with_defaults
+from tailrace.records.transform import RefusedRecord, Shared
 from tailrace.transforms.option_reader import OptionReader
 from tailrace.values.decimals import unscaled
 
@@ -51,7 +51,7 @@ def java(values: pa.Array) -> Hashes:
         out = np.zeros(len(values), np.int32)
         data, bounds = text_buffers(values)
         _java_texts(data, bounds, out)
-        return out
+        return _present(out, values)
     if pa.types.is_boolean(kind):
         known = values.fill_null(False).to_numpy(zero_copy_only=False)
         return _present(np.where(known, 1231, 1237).astype(np.int32), values)
@@ -269,6 +269,10 @@ class PartitionRouting:
     function: str
     places_partitions: bool = True
 
+    def shared(self, record: RecordLayout) -> Shared:
+        """See records.transform.behind_delete."""
+        return record, True
+
     def rewrite(self, record: RecordLayout) -> RecordLayout:
         op = op_of(record.value)
         if not is_envelope(record) or op in ("t", "m"):
@@ -277,7 +281,8 @@ class PartitionRouting:
         change = "before" if op == "d" else "after"
         found = []
         for path in self.fields:
-            node = at(record.value, (change if path[0] == "change" else path[0], *path[1:]))
+            # change is a row only where it leads to a field
+            node = at(record.value, (*(change if name == "change" else name for name in path[:-1]), path[-1]))
             if node is not None:
                 found.append(_hashed(node, path))
         if not found:
@@ -293,12 +298,13 @@ def _is_date(kind: LogicalType) -> bool:
     return kind.name in _DATES if kind.items is None else _is_date(kind.items)
 
 
-def _hashed(node: Node, path: tuple[str, ...]) -> Node:
+def _hashed(node: Node, path: tuple[str, ...]) -> Node | ShownTexts:
     if not has_lasting_hash(node.type):
         raise RefusedRecord(
             f"PartitionRouting cannot place records by {'.'.join(path)}, whose hash differs in each process"
         )
-    return as_optional(node)
+    # a null with a default counts as this, as in Debezium
+    return as_shown(with_defaults(node))
 
 
 def partition_routing(options: Mapping[str, str]) -> PartitionRouting:
@@ -307,7 +313,7 @@ def partition_routing(options: Mapping[str, str]) -> PartitionRouting:
     given.required("partition.payload.fields")
     fields = given.names("partition.payload.fields")
     made = PartitionRouting(
-        tuple(tuple(field.split(".")) for field in fields),
+        tuple(tuple(part.strip() for part in field.split(".")) for field in fields),
         given.integer("partition.topic.num", None),
         "murmur" if given.text("partition.hash.function").lower() == "murmur" else "java",
     )
