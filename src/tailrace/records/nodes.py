@@ -23,6 +23,7 @@ from tailrace.records.layout import (
     Text,
 )
 from tailrace.values.arrow import arrow_type_of
+from tailrace.values.decimals import variable_part
 from tailrace.values.json_text import dumps
 
 ENVELOPE = ".Envelope"
@@ -36,6 +37,9 @@ class PickedField:
     name: str
 
     def __call__(self, structs: pa.Array) -> pa.Array:
+        if pa.types.is_string(structs.type):
+            # numbers with a scale each are structs in events, but texts in Arrow
+            return variable_part(self.name, structs)
         return pc.struct_field(structs, self.name)
 
 

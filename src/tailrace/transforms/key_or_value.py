@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.columns.logical import ABSENT, LogicalType
+from tailrace.columns.logical import ABSENT, BOOLEAN, LogicalType
 from tailrace.formats.arrow import folded
 from tailrace.records.layout import ComputedColumn, Constant, ImageColumn, Member, Node, RecordLayout, Struct
-from tailrace.records.nodes import as_shown, opened, with_defaults
-from tailrace.records.transform import RefusedRecord
+from tailrace.records.nodes import PickedField, as_shown, opened, with_defaults
+from tailrace.records.transform import RefusedRecord, Rewritten, VaryingLayout
 from tailrace.transforms.option_reader import OptionReader
 from tailrace.values.arrow import arrow_array, arrow_value
 
@@ -41,6 +41,38 @@ def with_part(record: RecordLayout, which: str, node: Node | None) -> RecordLayo
 def is_missing(node: Node | None) -> bool:
     """Return True if a key or value is null in all records of the layout."""
     return node is None or (isinstance(node, Constant) and node.value is None)
+
+
+def by_presence(record: RecordLayout, which: str, rewrite: Callable[[RecordLayout], Rewritten]) -> Rewritten:
+    """Rewrite a record whose key or value is one column, such as an outbox's payload: where it is null, as a null.
+
+    A struct in one column is rewritten as a struct of its fields. Other records are rewritten as they are.
+    """
+    node = part(record, which)
+    if node is None or isinstance(node, Struct | Constant):
+        return rewrite(record)
+    shown = with_part(record, which, _in_fields(node))
+    if not node.type.optional:
+        return rewrite(shown)
+    missing = with_part(record, which, Constant(None, node.type))
+    return VaryingLayout(ComputedColumn((node,), pc.is_null, BOOLEAN), partial(_rewritten, rewrite, missing, shown))
+
+
+def _in_fields(node: Node) -> Node:
+    """Return a column of structs as a struct of columns, any other column unchanged."""
+    if node.type.connect != "struct":
+        return node
+    kind = node.type
+    members = (
+        Member(field.name, ComputedColumn((node,), PickedField(field.name), field.type)) for field in kind.fields
+    )
+    return Struct(tuple(members), kind.name, kind.version, kind.optional)
+
+
+def _rewritten(
+    rewrite: Callable[[RecordLayout], Rewritten], missing: RecordLayout, shown: RecordLayout, null: Any
+) -> Rewritten:
+    return rewrite(missing if null else shown)
 
 
 def required_struct(record: RecordLayout, which: str, transform: str) -> Struct:

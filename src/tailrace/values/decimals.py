@@ -624,5 +624,18 @@ def _arrow_variable(value: dict[str, Any], logical: LogicalType) -> str:
     return f"{_scaled(whole, value['scale']):f}"
 
 
+def variable_part(name: str, texts: pa.Array) -> pa.Array:
+    """Return a field of numbers of VARIABLE_DECIMAL, whose Arrow form is texts; nulls stay null."""
+    numbers = [None if text is None else Decimal(text) for text in texts.to_pylist()]
+    scales = [None if number is None else -int(number.as_tuple().exponent) for number in numbers]
+    if name == "scale":
+        return pa.array(scales, pa.int32())
+    values = (
+        None if number is None or scale is None else unscaled_bytes(unscaled(number, scale))
+        for number, scale in zip(numbers, scales, strict=True)
+    )
+    return pa.array(values, pa.binary())
+
+
 stored("org.apache.kafka.connect.data.Decimal", _arrow_decimal, _arrow_number)
 stored("io.debezium.data.VariableScaleDecimal", pa.string(), _arrow_variable)

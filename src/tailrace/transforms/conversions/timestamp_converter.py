@@ -20,6 +20,7 @@ from tailrace.transforms.conversions.date_format import DateFormat
 from tailrace.transforms.key_or_value import (
     KEY,
     VALUE,
+    by_presence,
     computed_of,
     defaulted,
     defaults,
@@ -57,9 +58,14 @@ class TimestampConverter:
     defaults: bool
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
+        return by_presence(record, self.which, self._rewritten)
+
+    def _rewritten(self, record: RecordLayout) -> Rewritten:
         node = part(record, self.which)
-        if node is None or (is_missing(node) and self.field):
+        if node is None:
             return record
+        if isinstance(node, Constant) and is_missing(node) and self.field:
+            return with_part(record, self.which, self._null(node))
         if not self.field:
             found = with_defaults(node) if self.defaults else node
             return with_part(record, self.which, self._converted(found, f"the {self.which}"))
@@ -71,6 +77,15 @@ class TimestampConverter:
             for member in defaulted(struct.members, self.defaults)
         )
         return with_part(record, self.which, replace(struct, members=members))
+
+    def _null(self, node: Constant) -> Constant:
+        """Return a null row with the schema of rows that are converted."""
+        kind = _TARGETS[self.target]
+        fields = (
+            replace(field, type=kind.with_optional(field.type.optional)) if field.name == self.field else field
+            for field in node.type.fields
+        )
+        return replace(node, type=replace(node.type, fields=tuple(fields)))
 
     def _converted(self, node: Node, field: str) -> Node:
         source = node.type

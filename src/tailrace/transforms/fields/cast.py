@@ -16,6 +16,7 @@ from tailrace.records.transform import RefusedRecord, Rewritten
 from tailrace.transforms.key_or_value import (
     KEY,
     VALUE,
+    by_presence,
     computed_of,
     defaulted,
     defaults,
@@ -37,6 +38,9 @@ class Cast:
     defaults: bool
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
+        return by_presence(record, self.which, self._rewritten)
+
+    def _rewritten(self, record: RecordLayout) -> Rewritten:
         node = part(record, self.which)
         if node is None or is_missing(node):
             return record

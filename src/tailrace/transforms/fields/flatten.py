@@ -10,7 +10,16 @@ from tailrace.columns.logical import ABSENT, LogicalType
 from tailrace.records.layout import ComputedColumn, Constant, Member, Node, RecordLayout, Struct
 from tailrace.records.nodes import PickedField, as_optional, opened, with_defaults, with_type
 from tailrace.records.transform import RefusedRecord, Rewritten
-from tailrace.transforms.key_or_value import KEY, VALUE, copied, is_missing, part, required_struct, with_part
+from tailrace.transforms.key_or_value import (
+    KEY,
+    VALUE,
+    by_presence,
+    copied,
+    is_missing,
+    part,
+    required_struct,
+    with_part,
+)
 from tailrace.transforms.option_reader import OptionReader
 
 
@@ -31,11 +40,11 @@ class Flatten:
         return replace(self, fills=filled)
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
-        node = part(record, self.which)
-        if node is None:
+        return by_presence(record, self.which, self._rewritten)
+
+    def _rewritten(self, record: RecordLayout) -> Rewritten:
+        if is_missing(part(record, self.which)):
             return record
-        if isinstance(node, Constant) and is_missing(node):
-            return with_part(record, self.which, _flat_null(node, self.delimiter))
         struct = required_struct(record, self.which, "Flatten")
         members = tuple(self._flat(struct, "", struct.optional))
         return with_part(record, self.which, copied(struct, members, "Flatten"))
@@ -87,12 +96,6 @@ def _optional(node: Node) -> Node:
 def _null(kind: LogicalType) -> Constant:
     """Return a constant for null: the type's default if it has one."""
     return Constant(None if kind.default == ABSENT else kind.default, kind)
-
-
-def _flat_null(node: Constant, delimiter: str) -> Constant:
-    """Return a null with the schema of the flattened struct."""
-    struct = Struct(tuple(Flatten("", delimiter)._flat(node, "", True)), node.type.name, node.type.version)
-    return Constant(None, struct.type)
 
 
 def _flatten(which: str, options: Mapping[str, str]) -> Flatten:

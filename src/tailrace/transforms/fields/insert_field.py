@@ -16,11 +16,13 @@ from tailrace.records.transform import RefusedRecord, Rewritten
 from tailrace.transforms.key_or_value import (
     KEY,
     VALUE,
+    by_presence,
     computed_of,
     copied,
     defaulted,
     defaults,
     is_missing,
+    part,
     required_struct,
     with_part,
 )
@@ -67,7 +69,10 @@ class InsertField:
     defaults: bool
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
-        if is_missing(record.value):
+        return by_presence(record, self.which, self._rewritten)
+
+    def _rewritten(self, record: RecordLayout) -> Rewritten:
+        if is_missing(part(record, self.which)):
             return record
         struct = required_struct(record, self.which, "InsertField")
         topic = Constant(record.topic, STRING) if isinstance(record.topic, str) else record.topic
@@ -92,7 +97,8 @@ def _insert_field(which: str, options: Mapping[str, str]) -> InsertField:
     )
     if topic is partition is timestamp is static is None:
         raise ConfigError("It inserts no field: give topic.field, partition.field, timestamp.field or static.field.")
-    text = given.text("static.value") or None
+    # an empty text is a value
+    text = given.verbatim("static.value", "") if "static.value" in options else None
     if static is not None and text is None and not static.optional:
         raise ConfigError("static.field must have a value: give static.value.")
     found = InsertField(which, topic, partition, timestamp, static, text, defaults(given))

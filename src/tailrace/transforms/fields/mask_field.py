@@ -18,6 +18,7 @@ from tailrace.records.transform import RefusedRecord, Rewritten
 from tailrace.transforms.key_or_value import (
     KEY,
     VALUE,
+    by_presence,
     computed_of,
     defaulted,
     defaults,
@@ -55,6 +56,9 @@ class MaskField:
     defaults: bool
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
+        return by_presence(record, self.which, self._rewritten)
+
+    def _rewritten(self, record: RecordLayout) -> Rewritten:
         if is_missing(part(record, self.which)):
             return record
         struct = required_struct(record, self.which, "MaskField")

@@ -12,6 +12,7 @@ from tailrace.records.transform import Rewritten
 from tailrace.transforms.key_or_value import (
     KEY,
     VALUE,
+    by_presence,
     copied,
     defaulted,
     defaults,
@@ -34,6 +35,9 @@ class ReplaceField:
     defaults: bool
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
+        return by_presence(record, self.which, self._rewritten)
+
+    def _rewritten(self, record: RecordLayout) -> Rewritten:
         if is_missing(part(record, self.which)):
             return record
         struct = required_struct(record, self.which, "ReplaceField")
