@@ -126,6 +126,11 @@ def test_headers_are_inserted_moved_and_dropped() -> None:
         ("03:04:05.006Z", "int32", 11_045_006),
         ("2020-01-02T03:04:05.678Z", "int64", 1_577_934_245_678),
         ("12 apples", "string", "12 apples"),
+        # what stands behind a number or a date and one of these marks is ignored
+        ("12:30", "int8", 12),
+        ("1.5 , x", "float", 1.5),
+        ("2020-01-02T03:04:05.678Z,x", "int64", 1_577_934_245_678),
+        ("v1:2", "string", "v1:2"),
         ("", "string", ""),
         ("[1, 300]", "array", [1, 300]),
         ("[1,1.5]", "array", [1.0, 1.5]),

@@ -137,6 +137,27 @@ def test_java_hashes_of_texts_go_by_utf_16(texts: list[str | None]) -> None:
     assert java(pa.array(texts, pa.string())).tolist() == wanted
 
 
+def test_partitions_are_those_of_the_texts_and_defaults_that_events_show() -> None:
+    of = table(
+        "t",
+        [
+            Column("id", "int4", 23, nullable=False),
+            Column("at", "timestamptz", 1184),
+            Column("to", "text", 25, default="'x'::text"),
+            Column("free", "text", 25),
+        ],
+        "id",
+    )
+    row = ["1", "2020-10-25 01:30:00.5+02", None, None]
+    for field, text in (("change.at", "2020-10-24T23:30:00.500000Z"), ("change.to", "x"), ("source.snapshot", "false")):
+        options = transform("partitions.PartitionRouting", partition_payload_fields=field, partition_topic_num="997")
+        (found,) = told([options], [("c", None, row)], of)
+        assert found.partition == (_java_text(text) & 0x7FFFFFFF) % 997
+    beside = "id, change . at, change, after.free"
+    options = transform("partitions.PartitionRouting", partition_payload_fields=beside, partition_topic_num="997")
+    assert [one.partition for one in told([options], [("c", None, ["1", None, None, None])], of)] == [None]
+
+
 def test_java_hashes_of_other_values() -> None:
     assert java(pa.array([[-1, 2, None], [], None], pa.list_(pa.int32()))).tolist() == [28892, 1, 0]
     assert java(pa.array([b"\x01\xff"])).tolist() == [931]
@@ -224,7 +245,11 @@ MOMENT = ["1", "2020-07-02 03:04:05.5", "2020-07-02 03:04:05.5+00", "03:04:05+00
         ({"include_list": "source:times:after.at,times:before.wall"}, {"at"}),
         ({"include_list": "topic:p.public.times:wall"}, {"wall"}),
         ({"include_list": "times:wall,times:at"}, {"wall", "at"}),
-        ({"include_list": "p.public.times:wall"}, set()),
+        ({"include_list": "p.public.times:wall"}, {"wall"}),
+        ({"include_list": "p.public.times:wall,times:at"}, {"wall"}),
+        ({"include_list": "p.public.times:wall,times"}, {"wall"}),
+        ({"include_list": "source:times,times:at"}, {"at"}),
+        ({"include_list": "topic:p.public.times:wall,source:times:at"}, {"wall"}),
         ({"include_list": "source:other,times"}, {"wall", "at", "clock"}),
         ({"exclude_list": "times:at"}, {"wall", "clock"}),
         ({"exclude_list": "source:times"}, set()),
@@ -239,6 +264,13 @@ def test_rules_say_which_fields_are_converted(options: dict[str, str], changed: 
     assert {name for name in after if after[name] != before[name]} == changed
     shown = {"wall": before["wall"] - 7_200_000_000, "at": "2020-07-02T05:04:05.5+02:00", "clock": "05:04:05+02:00"}
     assert {name: after[name] for name in changed} == {name: shown[name] for name in changed}
+
+
+def test_other_epochs_of_the_source_block_move_where_one_is_excluded() -> None:
+    options = transform("TimezoneConverter", converted_timezone="-01:00", exclude_list="times:source.ts_us")
+    (own,), (found,) = (told(chain, [("c", None, MOMENT)], TIMES) for chain in ([], [options]))
+    moved = {name for name, shown in found.value["source"].items() if shown != own.value["source"][name]}
+    assert moved == {"ts_ms", "ts_ns"}
 
 
 def test_the_source_block_moves_where_it_is_named() -> None:
@@ -308,6 +340,23 @@ def test_long_texts_are_cut_so_that_records_fit() -> None:
     assert kept["region"] == "r" * 6000
     (none,) = cut("100", ["1", "é" * 3000, "r" * 2000, None])
     assert (none["name"], none["region"]) == ("", "")
+
+
+def test_sizes_count_as_debezium_estimates_them() -> None:
+    def cut(row: list[str | None], **options: str) -> list[str]:
+        step = transform("EnforceRecordSize", min_field_size="100", **options)
+        (found,) = told([step], [("c", None, row)])
+        return [found.value["after"]["name"], found.value["after"]["region"]]
+
+    size = 3614
+    assert cut(["1", "n" * 1000, "r" * 101, None], max_bytes=str(size)) == ["n" * 1000, "r" * 101]
+    # 1,101 characters share the excess, and each share is rounded up
+    assert cut(["1", "n" * 1000, "r" * 101, None], max_bytes=str(size - 10)) == ["n" * 990, "r" * 100]
+    # the excess over the limit is that of the compressed size
+    assert cut(["1", "n" * 1000, "r" * 101, None], max_bytes="1000", compression_ratio="0.5") == ["n" * 267, "r" * 26]
+    # lengths are those of Java, where this character is two
+    assert cut(["1", "\U0001f600" * 51, "r", None], max_bytes="1") == ["", "r"]
+    assert cut(["1", "\U0001f600" * 50, "r", None], max_bytes="1") == ["\U0001f600" * 50, "r"]
 
 
 # --- geometries and vectors ------------------------------------------------------------------------------------------

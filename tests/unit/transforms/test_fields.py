@@ -23,6 +23,7 @@ from tailrace.columns.logical import (
     struct,
 )
 from tailrace.records.layout import ComputedColumn, Constant, Node, Struct
+from tailrace.values.decimals import VARIABLE_DECIMAL
 from tests.layout_blocks import LayoutBlock, stored, struct_of
 from tests.unit.transforms.rewritten_layouts import connect, debezium, one, record_of, refused, seen, values
 
@@ -196,6 +197,24 @@ def test_an_inserted_field_that_must_have_a_value_is_refused_without() -> None:
     assert said == "InsertField has no value for the field at, which must have one"
 
 
+def test_keys_of_tombstones_get_fields_too_and_missing_keys_do_not() -> None:
+    step = connect("InsertField$Key", static_field="k", static_value="")
+    assert one(step, record_of(None, KEY)).key == {"id": 1, "k": ""}
+    assert one(step, record_of(ROW)).key is None
+
+
+def test_values_that_are_null_in_some_records_pass_there() -> None:
+    block = LayoutBlock(2)
+    row = struct(Field("a", INT32), name="r").with_optional(True)
+    column = block.column("v", row, {"a": 1}, None)
+    insert = connect("InsertField$Value", static_field="s", static_value="x")
+    steps = (insert, connect("Cast$Value", spec="a:string"), connect("MaskField$Value", fields="s"))
+    assert values(steps, column, block) == [{"a": "1", "s": ""}, None]
+    text = block.column("t", TEXT, "x", None)
+    assert "InsertField needs fields" in refused(insert, record_of(text), block)
+    assert values(insert, block.column("t", TEXT, None, None), block) == [None, None]
+
+
 def test_a_topic_that_depends_on_values_is_inserted_as_it_is() -> None:
     block = LayoutBlock(2)
     topic = ComputedColumn((block.column("t", STRING, "a", "b"),), lambda topics: topics, STRING)
@@ -238,9 +257,17 @@ def test_a_null_that_is_known_is_flat_as_the_converter_shows_nulls() -> None:
     assert values(step, row, **{"replace.null.with.default": False}) == [{"s.a": None, "s.b": None}]
 
 
-def test_a_record_that_is_null_has_the_flat_schema() -> None:
+def test_a_record_that_is_null_passes_with_its_schema() -> None:
     found = one(connect("Flatten$Value", delimiter="-"), record_of(NOTHING))
-    assert (found.value, names(found.value_schema)) == (None, ["id", "name", "place-x", "place-at-y"])
+    assert (found.value, names(found.value_schema)) == (None, ["id", "name", "place"])
+
+
+def test_numbers_with_a_scale_of_their_own_are_flattened_too() -> None:
+    block = LayoutBlock(3)
+    given = {"scale": 1, "value": "Dw=="}, {"scale": 0, "value": "/w=="}, None
+    row = struct_of("r", n=block.column("n", VARIABLE_DECIMAL.with_optional(True), *given))
+    wanted = [{"n_scale": 1, "n_value": "Dw=="}, {"n_scale": 0, "n_value": "/w=="}, {"n_scale": None, "n_value": None}]
+    assert values(connect("Flatten$Value", delimiter="_"), row, block) == wanted
 
 
 # --- SetSchemaMetadata ----------------------------------------------------------------------------------------------

@@ -6,10 +6,11 @@ import json
 
 import pytest
 
+from tailrace.columns import Column
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.errors import TransformError
 from tailrace.events.record_assembly import to_rows
-from tests.unit.events.changes import batch
+from tests.unit.events.changes import batch, table
 from tests.unit.transforms.told import CUSTOMERS, faults, notices, settings, told
 
 TYPE = "io.debezium.transforms.ExtractNewRecordState"
@@ -115,10 +116,46 @@ def test_added_fields_have_no_defaults() -> None:
     assert (found.value["__was"], found.value["__source_snapshot"]) == (None, None)
 
 
-def test_rows_have_their_defaults_unless_an_option_says_otherwise() -> None:
-    for kept, age in (({}, 18), ({"replace_null_with_default": "false"}, None)):
+def test_rows_that_get_the_mark_of_deletes_have_their_defaults_unless_an_option_says_otherwise() -> None:
+    marked = {"delete_tombstone_handling_mode": "rewrite"}
+    for kept, age in (({}, None), (marked, 18), (marked | {"replace_null_with_default": "false"}, None)):
         (found,) = told([unwrap(**kept)], CHANGES[1:2], replace_null_with_default=False)
         assert found.value["age"] == age
+
+
+def test_a_null_is_no_topic_though_its_column_has_a_default() -> None:
+    routes = table("t", [Column("id", "int4", 23, nullable=False), Column("to", "text", 25, default="'x'")], "id")
+    found = told([unwrap(route_by_field="to")], [("c", None, ["1", None]), ("c", None, ["2", "y"])], routes)
+    assert [(one.topic, one.value["to"]) for one in found] == [("p.public.t", "x"), ("y", "y")]
+
+
+@pytest.mark.parametrize(
+    ("first", "shared"),
+    [
+        ({"type": "PartitionRouting", "partition.payload.fields": "change.id", "partition.topic.num": "2"}, True),
+        ({"type": "TimezoneConverter", "converted.timezone": "UTC"}, True),
+        ({"type": "io.debezium.transforms.Filter", "language": "groovy", "condition": "value.op != 'c'"}, True),
+        ({"type": "io.debezium.transforms.Filter", "language": "groovy", "condition": "value.op == 'c'"}, False),
+        ({"type": "RegexRouter", "regex": "other", "replacement": "x"}, True),
+        ({"type": "RegexRouter", "regex": ".*", "replacement": "x"}, False),
+        ({"type": "ByLogicalTableRouter", "topic.regex": "other", "topic.replacement": "x"}, True),
+        ({"type": "ByLogicalTableRouter", "topic.regex": ".*", "topic.replacement": "x"}, False),
+        ({"type": "HeaderToValue", "headers": "none", "fields": "f"}, True),
+        ({"type": "EnforceRecordSize", "max.bytes": "100000"}, True),
+    ],
+)
+def test_a_tombstone_has_its_deletes_headers_behind_transforms_that_pass_the_record_itself(
+    first: dict[str, str], shared: bool
+) -> None:
+    last = unwrap(delete_tombstone_handling_mode="rewrite-with-tombstone", add_headers="op,table")
+    found = told([first, last], CHANGES[2:3])[-1]
+    assert (found.op, found.value) == ("tombstone", "TOMBSTONE")
+    assert found.headers == ({"__op": "d", "__table": "customers"} if shared else {"__op": "d"})
+
+
+def test_a_null_row_is_a_tombstone_to_the_next_transform() -> None:
+    assert [one.op for one in told([unwrap()], CHANGES[2:3])] == ["d"]
+    assert told([unwrap(), unwrap()], CHANGES[2:3]) == []
 
 
 def test_a_column_names_the_topic_unless_it_is_null_or_blank() -> None:

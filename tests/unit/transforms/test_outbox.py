@@ -63,7 +63,42 @@ def test_columns_are_placed_in_headers_values_and_partitions() -> None:
 def test_the_time_is_that_of_a_column_in_whole_milliseconds() -> None:
     options = router(table_field_event_timestamp="at")
     found = messages(options, row(at="2020-01-02 03:04:05.678901"), row(at="1969-12-31 23:59:59.999"), row())
-    assert [one.timestamp for one in found] == [1577934245678, -1, None]
+    assert [one.timestamp for one in found[:2]] == [1577934245678, -1]
+    # without a value there, the event's own time is it
+    assert found[2].timestamp is not None
+    assert found[2].timestamp > 1_700_000_000_000
+
+
+def test_nulls_are_their_defaults_except_in_what_places_a_message() -> None:
+    columns = [
+        Column(name, "text", 25, default=f"'{name}'") for name in ("aggregatetype", "aggregateid", "payload", "kind")
+    ]
+    some = table("outbox", [*OUTBOX.columns[:1], *columns, Column("part", "int4", 23, default="4")], "id")
+    placed = "kind:header,kind:envelope:k,part:partition"
+    options = router(table_fields_additional_placement=placed, route_tombstone_on_empty_payload="true")
+    for shown in (True, False):
+        (found,) = told([options], [("c", None, ["7", "a", None, None, None, None])], some,
+                        replace_null_with_default=shown)  # fmt: skip
+        assert (found.topic, found.key, found.partition) == ("outbox.event.a", "aggregateid", None)
+        assert (found.headers, found.value) == ({"id": 7, "kind": "kind"}, {"payload": "payload", "k": "kind"})
+    with pytest.raises(TransformError, match="finds no value in the field aggregatetype"):
+        told([options], [("c", None, ["7", None, "k", "p", None, None])], some)
+
+
+def test_structs_of_expanded_payloads_are_named_after_the_payloads_column() -> None:
+    body = table("outbox", [*OUTBOX.columns[:3], Column("body", "text", 25)], "id")
+    options = router(table_field_event_payload="body", table_expand_json_payload="true")
+    chosen = settings([options], value_schemas_enable=True)
+    changes: list[Change] = [("c", None, ["7", "a", "k", '{"a": {"b": 1}, "c": [[{"d": 1}]]}'])]
+    (rows,) = to_rows(batch(body, changes), chosen, FORM)
+    schema = json.loads(rows["value"][0].as_py())["schema"]
+    inner = schema["fields"][1]["items"]["items"]
+    assert (schema["name"], schema["fields"][0]["name"], inner.get("name")) == ("body", "body.a", None)
+
+
+def test_a_payload_is_empty_as_java_trims_texts() -> None:
+    found = messages(router(route_tombstone_on_empty_payload="true"), row(" \t\x01 "), row("\u3000"))
+    assert [one.value for one in found] == ["TOMBSTONE", "\u3000"]
 
 
 def test_an_envelope_is_named_after_its_route_and_version() -> None:

@@ -135,9 +135,9 @@ def test_a_null_is_its_default_where_the_option_says_so(on: str, shown: Any) -> 
     block = LayoutBlock(1)
     leaf = block.image_column("n", families.integers.integer(32), None, default=5)
     bare = replace(leaf, column=replace(leaf.column, null=b"null"))
-    step = unwrap(replace_null_with_default=on)
+    step = unwrap(replace_null_with_default=on, delete_tombstone_handling_mode="rewrite")
     found = seen(step, record_of(change_event("c", None, struct_of("r.Value", n=bare))), block)
-    assert [record and record.value for record in found] == [{"n": shown}]
+    assert [record and record.value for record in found] == [{"n": shown, "__deleted": "false"}]
 
 
 # --- ExtractChangedRecordState --------------------------------------------------------------------------------------

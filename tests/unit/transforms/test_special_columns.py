@@ -179,6 +179,8 @@ def with_headers(value: Node | None, **headers: Node) -> RecordLayout:
     [
         ("h", "f", {"id": 1, "s": {"x": 2}, "f": "é"}),
         ("h,n", "f,id", {"id": 5, "s": {"x": 2}, "f": "é"}),
+        # the order of the record's headers counts
+        ("n,h", "g,f", {"id": 1, "s": {"x": 2}, "f": "é", "g": 5}),
         ("h", "s.f", {"id": 1, "s": {"x": 2, "f": "é"}}),
         ("h,n", "a.b.c,d", {"id": 1, "s": {"x": 2}, "d": 5, "a": {"b": {"c": "é"}}}),
         ("none,n", "f,g", {"id": 1, "s": {"x": 2}, "g": 5}),
@@ -189,6 +191,14 @@ def test_headers_become_fields(headers: str, fields: str, value: Any) -> None:
         found = one(debezium("HeaderToValue", headers=headers, fields=fields, operation=operation), with_headers(ROW))
         assert list(found.value.items()) == list(value.items())
         assert {name for name, _ in found.headers} == left
+
+
+def test_a_struct_that_gets_a_field_is_required_and_a_new_one_is_not() -> None:
+    row = struct_of("r.Value", s=struct_of("r.S", optional=True, x=Constant(2, INT32)))
+    step = debezium("HeaderToValue", headers="h,n", fields="s.f,new.g", operation="copy")
+    found = one(step, with_headers(row)).value_schema
+    assert found is not None
+    assert {part.name: part.type.optional for part in found.fields} == {"s": False, "new": True}
 
 
 def test_records_without_the_headers_or_a_value_pass() -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tailrace.errors import ConfigError
 from tailrace.records.layout import ComputedColumn, Constant, Node, RecordLayout
-from tailrace.records.transform import RefusedRecord
+from tailrace.records.transform import RefusedRecord, Shared
 from tailrace.transforms.images import with_columns
 from tailrace.transforms.option_reader import OptionReader
 
@@ -113,6 +113,10 @@ class GeometryTransform:
     transform: str
     names: tuple[str, ...]
     change: Callable[[bytes, int | None], bytes]
+
+    def shared(self, record: RecordLayout) -> Shared:
+        """See records.transform.behind_delete."""
+        return record, True
 
     def rewrite(self, record: RecordLayout) -> RecordLayout:
         return with_columns(record, self._column)

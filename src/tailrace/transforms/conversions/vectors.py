@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.records.layout import ComputedColumn, Constant, Node, RecordLayout
+from tailrace.records.transform import Shared
 from tailrace.transforms.images import with_columns
 from tailrace.transforms.option_reader import OptionReader
 from tailrace.values.json_text import java_number
@@ -46,6 +47,10 @@ def _number(number: float, single: bool) -> str:
 @dataclass(frozen=True, slots=True)
 class VectorToJsonConverter:
     """A records.transform.Transform."""
+
+    def shared(self, record: RecordLayout) -> Shared:
+        """See records.transform.behind_delete."""
+        return record, True
 
     def rewrite(self, record: RecordLayout) -> RecordLayout:
         return with_columns(record, _column)

@@ -9,7 +9,7 @@ from tailrace.columns.logical import Field, LogicalType
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Constant, Member, Node, RecordLayout, Struct
 from tailrace.records.nodes import opened
-from tailrace.records.transform import RefusedRecord
+from tailrace.records.transform import RefusedRecord, Shared
 from tailrace.transforms.option_reader import OptionReader
 
 
@@ -20,10 +20,17 @@ class HeaderToValue:
     pairs: tuple[tuple[str, tuple[str, ...]], ...]
     moves: bool
 
+    def shared(self, record: RecordLayout) -> Shared:
+        """See records.transform.behind_delete."""
+        made = self.rewrite(record)
+        return (record, made is record) if self.moves else (made, True)
+
     def rewrite(self, record: RecordLayout) -> RecordLayout:
         value = None if record.value is None else opened(record.value)
         found = {header.name: header.node for header in record.headers}
-        pairs = [(name, path) for name, path in self.pairs if name in found]
+        paths = dict(reversed(self.pairs))
+        # the record's headers order the fields, whatever the order of the options
+        pairs = [(name, paths[name]) for name in found if name in paths]
         if not pairs or value is None or (isinstance(value, Constant) and value.value is None):
             return record
         if not isinstance(value, Struct):
@@ -53,7 +60,9 @@ def _placed(struct: Struct, path: tuple[str, ...], node: Node) -> Struct:
         return struct.with_part(name, Constant(None, _with_field(inner.type, tuple(rest), node.type)))
     if not isinstance(inner, Struct):
         raise RefusedRecord(f"HeaderToValue finds no struct in the field {name}")
-    return struct.with_part(name, _placed(inner, tuple(rest), node))
+    # as in Debezium, a struct that gets a field is no longer optional
+    optional = inner.optional and not inner.members
+    return struct.with_part(name, replace(_placed(inner, tuple(rest), node), optional=optional))
 
 
 def _with_field(kind: LogicalType, path: tuple[str, ...], of: LogicalType) -> LogicalType:

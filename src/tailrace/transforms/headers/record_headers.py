@@ -46,6 +46,7 @@ from tailrace.values.json_text import Verbatim, java_number
 # --- constants --------------------------------------------------------------------------------------------------------
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
+_MARK = re.compile(r"[\[\]{},:]")
 _LARGEST_FLOAT, _LARGEST_DOUBLE = Decimal("3.4028235E38"), Decimal("1.7976931348623157E308")
 _DATA = "org.apache.kafka.connect.data."
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -90,13 +91,29 @@ def literal(text: str) -> Constant:
             return _Nested(token).value()
         except _NotNested:
             return Constant(text, STRING)
-    return _scalar(token) or _temporal(token) or Constant(text, STRING)
+    return _scalar(token) or _temporal(token) or _before_mark(token) or Constant(text, STRING)
+
+
+def _before_mark(token: str) -> Constant | None:
+    """Parse a number or a date before one of the marks of lists and maps; None for other texts. As in Kafka Connect,
+    the rest is ignored: 12:30 is 12."""
+    for pattern, kind, value in _TEMPORAL:
+        found = pattern.match(token)
+        if found is not None and _MARK.match(token[found.end() :].lstrip()):
+            return Constant(value(found[0]), kind)
+    first = _MARK.split(token, maxsplit=1)[0].rstrip()
+    return None if first == token else _number_of(first)
 
 
 def _scalar(token: str) -> Constant | None:
     """Parse a boolean or a number; None for other words."""
     if token in ("true", "false"):
         return Constant(token == "true", BOOLEAN)
+    return _number_of(token)
+
+
+def _number_of(token: str) -> Constant | None:
+    """Parse a number; None for other words."""
     return _number(token) if _NUMBER.fullmatch(token) and token[0] != "." else None
 
 

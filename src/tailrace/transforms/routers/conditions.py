@@ -13,7 +13,7 @@ from tailrace.columns.logical import STRING
 from tailrace.config.expressions import compile_expression
 from tailrace.errors import ConfigError
 from tailrace.records.layout import ComputedColumn, Constant, RecordLayout
-from tailrace.records.transform import ANY_TOPIC, Rewritten, Transform, VaryingLayout, kept
+from tailrace.records.transform import ANY_TOPIC, RefusedRecord, Rewritten, Shared, Transform, VaryingLayout, kept
 from tailrace.scripting.script_syntax import GROOVY, JAVASCRIPT, NotUnderstood, ScriptTree, parse
 from tailrace.scripting.script_terms import ScriptMeaning
 from tailrace.scripting.sql_syntax import parse_sql
@@ -59,6 +59,13 @@ class Filter:
     """A tailrace.records.transform.Transform that drops records for which the condition is not true."""
 
     script: Script
+
+    def shared(self, record: RecordLayout) -> Shared:
+        """See records.transform.behind_delete."""
+        try:
+            return record, self.rewrite(record) is not None
+        except RefusedRecord:
+            return record, False
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         return _by_null(self.script, record, self._asked)

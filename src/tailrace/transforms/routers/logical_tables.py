@@ -12,7 +12,7 @@ from tailrace.config.naming import substituted
 from tailrace.errors import ConfigError
 from tailrace.records.layout import ComputedColumn, Constant, Node, RecordLayout, Struct
 from tailrace.records.nodes import ENVELOPE, is_envelope
-from tailrace.records.transform import RefusedRecord, Rewritten, VaryingLayout
+from tailrace.records.transform import RefusedRecord, Rewritten, Shared, VaryingLayout
 from tailrace.transforms.option_reader import OptionReader
 
 _MODES = ("none", "avro", "avro_unicode")
@@ -32,6 +32,13 @@ class ByLogicalTableRouter:
 
     def route(self, topic: str) -> str:
         return substituted(compile_groups(self.regex), self.replacement, topic) or topic
+
+    def shared(self, record: RecordLayout) -> Shared:
+        """See records.transform.behind_delete."""
+        same = isinstance(record.topic, str) and not substituted(
+            compile_groups(self.regex), self.replacement, record.topic
+        )
+        return record, same
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         if not isinstance(record.topic, str):

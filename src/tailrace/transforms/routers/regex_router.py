@@ -9,7 +9,7 @@ from re import Pattern
 from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import substituted
 from tailrace.records.layout import RecordLayout
-from tailrace.records.transform import Rewritten, with_topic
+from tailrace.records.transform import Rewritten, Shared, with_topic
 from tailrace.transforms.option_reader import OptionReader
 
 
@@ -23,6 +23,11 @@ class RegexRouter:
     def route(self, topic: str) -> str:
         found = substituted(self.expression, self.replacement, topic)
         return topic if found is None else found
+
+    def shared(self, record: RecordLayout) -> Shared:
+        """See records.transform.behind_delete."""
+        topic = record.topic
+        return record, isinstance(topic, str) and substituted(self.expression, self.replacement, topic) is None
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         return with_topic(record, self.route)

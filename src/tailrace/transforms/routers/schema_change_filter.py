@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Constant, RecordLayout, Struct
+from tailrace.records.transform import Shared
 from tailrace.transforms.option_reader import OptionReader
 
 _KINDS = ("CREATE", "ALTER", "DROP", "TRUNCATE", "DATABASE")
@@ -18,6 +19,10 @@ class SchemaChangeEventFilter:
     """A records.transform.Transform."""
 
     excluded: frozenset[str]
+
+    def shared(self, record: RecordLayout) -> Shared:
+        """See records.transform.behind_delete."""
+        return record, True
 
     def rewrite(self, record: RecordLayout) -> RecordLayout | None:
         changes = record.value.part("tableChanges") if isinstance(record.value, Struct) else None

@@ -24,6 +24,7 @@ from tailrace.records.layout import (
 )
 from tailrace.records.nodes import as_optional, at, is_envelope, op_of, with_defaults, with_headers
 from tailrace.records.transform import ANY_TOPIC, RefusedRecord, Rewritten, Shared, VaryingLayout
+from tailrace.transforms.key_or_value import is_missing
 from tailrace.transforms.option_reader import OptionReader
 
 _MODES = {
@@ -122,7 +123,7 @@ class ExtractNewRecordState:
         return ANY_TOPIC if self.route_by else topic
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
-        if record.value is None:
+        if is_missing(record.value):
             return self._tombstone(record)
         if not is_envelope(record):
             return record
@@ -164,17 +165,17 @@ class ExtractNewRecordState:
         if self.deletes == "tombstone":
             return replace(record, value=None)
         if self.deletes in ("", "null") or not isinstance(row, Struct):
-            return replace(record, value=Constant(None, row.type))
+            after = envelope.part("after")
+            return replace(record, value=Constant(None, row.type if after is None else after.type))
         return self._dropped(replace(record, value=self._marked(row, "true")), envelope)
 
     def _marked(self, row: Struct, deleted: str) -> Struct:
         """Return the row as a value, with the field __deleted if deletes are rewritten as rows."""
-        members = row.members
-        if self.fills_defaults:
-            members = tuple(Member(member.name, with_defaults(member.node)) for member in members)
-        row = replace(row, members=members, optional=False)
+        row = replace(row, optional=False)
         if self.deletes != "rewrite":
             return row
+        if self.fills_defaults:
+            row = replace(row, members=tuple(Member(part.name, with_defaults(part.node)) for part in row.members))
         return row.with_part(_DELETED, Constant(deleted, STRING.with_optional(True)))
 
     def _added(self, row: Struct, envelope: Struct) -> Struct:
@@ -191,6 +192,8 @@ class ExtractNewRecordState:
             raise RefusedRecord(
                 f"ExtractNewRecordState finds no column of text {self.route_by}, by which it is to route"
             )
+        # a null is no topic, whatever its default
+        field = as_optional(field)
         if isinstance(record.topic, ComputedColumn):
             return replace(record, topic=ComputedColumn((field, record.topic), _Routed(None), STRING))
         return replace(record, topic=ComputedColumn((field,), _Routed(record.topic), STRING))
