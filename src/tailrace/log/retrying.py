@@ -63,7 +63,7 @@ class Retrying(LogEngine[O, P, T]):
 
     def reading(self) -> ReaderState:
         state = super().reading()
-        setbacks = {"planning": self._setbacks} if self._setbacks else {}
+        setbacks = {**state.setbacks, "planning": self._setbacks} if self._setbacks else state.setbacks
         return replace(state, is_connected=state.is_connected and not self._failures, setbacks=setbacks)
 
     def _until_answered(self, call: Callable[[], Result]) -> Result:

@@ -12,6 +12,7 @@ from tailrace.connectors.postgres.planner import PostgresPlanner, RetryingPlanne
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.events.event_settings import EventSettings
+from tailrace.log.contracts import ReaderState
 from tailrace.process.runtime import Threads
 
 START, END = {"log": {"commit": "0/1"}}, {"log": {"commit": "0/2"}}
@@ -130,3 +131,15 @@ def test_what_lasts_is_raised(made: Any, answers: list[Any], clock: Clock, error
     assert latest(planner) == END
     with pytest.raises(type(error)):
         latest(planner)
+
+
+def test_lost_sessions_of_the_reader_count_beside_failed_plans(
+    made: Any, answers: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PostgresPlanner, "reading", lambda _: ReaderState(True, {"session": 2, "disk": 1}))
+    planner = made()
+    assert planner.reading().setbacks == {"session": 2, "disk": 1}
+    answers[:] = [END, gone(), []]
+    latest(planner)
+    planner.partitions(START, END)
+    assert planner.reading().setbacks == {"session": 2, "disk": 1, "planning": 1}
