@@ -24,6 +24,8 @@ class Health:
         self._observation = observation
         self.timeout_s = timeout_s
         self._clock = clock
+        # the number of lost sessions at the latest look
+        self._lost = 0
 
     def checks(self, group: str) -> dict[str, bool]:
         """Return the checks of a group by name: True for UP, False for DOWN."""
@@ -43,6 +45,12 @@ class Health:
         """Return True unless the planner's process has written no numbers within the time-out."""
         written_s = self._observation.measures().get("at_s")
         return written_s is None or self._clock() - written_s < self.timeout_s
+
+    def has_tried_again(self) -> bool:
+        """Return True if the planner has lost sessions since the last call: it repeats a call for them, and lives."""
+        lost = sum(self._observation.measures().get("reading", {}).get("setbacks", {}).values())
+        before, self._lost = self._lost, lost
+        return bool(lost > before)
 
     def _ready(self, phase: str) -> dict[str, bool]:
         measures, ending = self._observation.measures(), self._observation.ending

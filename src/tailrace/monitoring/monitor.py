@@ -92,12 +92,13 @@ class Monitor:
         return self
 
     def follow(self, is_working: Callable[[], bool]) -> None:
-        """Start a thread that notes every few seconds whether Spark works on a batch: that the query lives."""
+        """Start a thread that notes every few seconds that the query lives: Spark works on a batch, or the planner has
+        tried again to reach the database."""
 
         def beat() -> None:
             while not self._closed.wait(BEAT_SECONDS):
                 with suppress(Exception):
-                    if is_working():
+                    if self._health.has_tried_again() or is_working():
                         self.observation.beat()
 
         threading.Thread(target=beat, name="tailrace-beat", daemon=True).start()

@@ -69,7 +69,8 @@ class ObservedQuery:
         self._remove()
 
     def _beat(self, pace_s: float) -> None:
-        """Note every `pace_s` seconds that a batch is being written, while the query runs; note a lost JVM."""
+        """Note every `pace_s` seconds that a batch is being written, or that the planner has tried again to reach the
+        database, while the query runs; note a lost JVM."""
         while not self._closed.wait(pace_s) and self._observation.ending is None:
             try:
                 message = self._query.status["message"]
@@ -79,7 +80,7 @@ class ObservedQuery:
                     self._observation.end(lost)
                 continue
             # Spark asks the planner for the batch's tasks under the same message, and a planner may stand still
-            if message == _WRITES and self._health.has_planner():
+            if self._health.has_tried_again() or (message == _WRITES and self._health.has_planner()):
                 self._observation.beat()
 
     def _end(self, text: str) -> None:

@@ -17,10 +17,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tailrace.connectors.changetables.log.sessions import close_idle
+from tailrace.connectors.changetables.log.sessions import Retries, close_idle
 from tailrace.connectors.changetables.log.tasks import LogTask, SchemaTask, SnapshotTask, WindowTask
 from tailrace.connectors.changetables.snapshot import initial
 from tailrace.errors import ConnectionFailed
+from tailrace.log.contracts import ReaderState
 from tailrace.log.control_tasks import BoundaryTask, HeartbeatTask, NotificationTask
 from tailrace.process.runtime import Threads
 from tests.extent import sized
@@ -291,3 +292,16 @@ def test_a_connection_that_is_lost_at_any_step_changes_nothing(name: str, manner
 def commits(run: Run) -> list[int]:
     """Return the positions of the changes in the order of delivery."""
     return [one.commit for one in run.delivered if isinstance(one, Event) and one.op != "r"]
+
+
+def test_a_planner_that_has_lost_its_session_is_not_connected_until_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = Query(two_tables())
+    query.drain()
+    assert (query.planner.reading().is_connected, query.planner.reading().setbacks) == (True, {})
+    seen: list[ReaderState] = []
+    monkeypatch.setattr(Retries, "pause", lambda *_: seen.append(query.planner.reading()))
+    query.server.fail["newest"] = 2
+    query.server.commit(*rows(1, 900))
+    assert query.drain()
+    assert [(one.is_connected, one.setbacks) for one in seen] == [(False, {"session": 1}), (False, {"session": 2})]
+    assert (query.planner.reading().is_connected, query.planner.reading().setbacks) == (True, {"session": 2})

@@ -215,6 +215,18 @@ def test_the_check_of_what_has_failed_is_down(tmp_path: Path, error: Any, check:
     assert {"name": check, "status": "DOWN"} in body["checks"]
 
 
+def test_a_planner_that_tries_again_to_reach_its_database_is_alive_and_not_ready(tmp_path: Path) -> None:
+    found = observation(written(tmp_path))
+    health = Health(found, 60, Clock())
+    assert health.has_tried_again()
+    assert not health.has_tried_again()
+    written(tmp_path, reading=READING | {"is_connected": False, "setbacks": {"session": 3}})
+    assert health.has_tried_again()
+    assert not health.has_tried_again()
+    assert health.answer(LIVE)[0]
+    assert not health.answer(READY)[0]
+
+
 def test_a_sink_that_waits_for_its_destination_is_not_ready(tmp_path: Path) -> None:
     counts = SinkCounts("redis")
     found = Observation(described, PipelineNames("shop", "shop", "postgres"), Clock(), sink=counts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config, TableFilter
@@ -29,7 +30,7 @@ from tailrace.events.admission import Admission
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import SourceForm
 from tailrace.log import contracts
-from tailrace.log.contracts import Offset, Task
+from tailrace.log.contracts import Offset, ReaderState, Task
 from tailrace.log.engine import LogEngine
 from tailrace.process.runtime import THREADS, Runtime
 from tailrace.snapshot.mode import snapshot_mode
@@ -43,8 +44,13 @@ class ChangeTablesPlanner(LogEngine[TablesOffset, TablesPosition, Target]):
     def __init__(
         self, config: Config, settings: EventSettings, dialect: Dialect, form: SourceForm, runtime: Runtime = THREADS
     ) -> None:
-        source = TablesSource(config, settings, dialect, form, runtime)
-        super().__init__(config, settings, runtime, source, TablesOffset)
+        self._databases = TablesSource(config, settings, dialect, form, runtime)
+        super().__init__(config, settings, runtime, self._databases, TablesOffset)
+
+    def reading(self) -> ReaderState:
+        state, lost = super().reading(), self._databases.lost_sessions
+        is_connected = state.is_connected and not self._databases.is_away
+        return replace(state, is_connected=is_connected, setbacks={"session": lost} if lost else {})
 
 
 Log = contracts.OpenLog[TablesOffset, TablesPosition, Target]
@@ -88,12 +94,22 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
             runtime,
         )
         self._target: Target | None = None
+        # the number of lost sessions, and True while calls are repeated because of one; read by any thread
+        self.lost_sessions, self.is_away = 0, False
         self.snapshots = ChunkedSnapshots(config, self._tables, windows, self.first, self._to_end, runtime)
         # without the databases' sessions: a lost session cannot be restored
         self.memory = (self._tables, *self._incremental.parts)
 
     def called(self, work: Callable[[], contracts.Result]) -> contracts.Result:
-        return self._retries.run(work, self._lose, self._runtime)
+        found = self._retries.run(work, self._lost, self._runtime)
+        self.is_away = False
+        return found
+
+    def _lost(self) -> bool:
+        """Note a lost session, and drop all. Return True if a retry may help."""
+        self.lost_sessions += 1
+        self.is_away = True
+        return self._lose()
 
     def _lose(self) -> bool:
         """Drop the sessions. Return True if a retry may help: a server has accepted a connection before."""
