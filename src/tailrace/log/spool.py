@@ -25,6 +25,8 @@ from tailrace.process.runtime import THREADS, Runtime
 
 # A file of this size gets no more pieces: it is freed only when all its pieces have been released.
 FILE_BYTES = 32 << 20
+# The most bytes of a spool in memory, also if max.queue.size.in.bytes is larger: the rest is in files.
+MEMORY_BYTES = 128 << 20
 
 
 def spool_failed(error: OSError, size: int = 0, what: str = "Changes that wait for Spark") -> SpoolFailed:
@@ -165,6 +167,12 @@ class _Held(Generic[P, Taken]):
         if self.place is None:
             return self.run
         return self.run.with_data(first, last, partial(spill.read, self.place))
+
+
+def limits(size: int) -> tuple[int, int]:
+    """Return the limits in memory and on disk of a spool that holds up to `size` bytes in all."""
+    memory = min(size, MEMORY_BYTES)
+    return memory, size - memory
 
 
 class Spool(Generic[P, Taken]):

@@ -328,8 +328,8 @@ HISTORY = (
 FLOW = (
     *connector.SPOOLED,
     Option("max.queue.size.in.bytes", Kind.INTEGER,
-           "Maximum number of bytes in the spool, and of transactions before their commit; 0: the reader's own limits, "
-           "640 MB and 512 MB.", 0, check=at_least(0)),
+           "Maximum number of bytes in the spool, the first 128 MB in memory and the rest on disk; 0: 640 MB.", 0,
+           check=at_least(0)),
 )  # fmt: skip
 
 OWN = (

@@ -258,7 +258,7 @@ SIGNALS = (
 FLOW = (
     *connector.SPOOLED,
     Option("max.queue.size.in.bytes", Kind.INTEGER,
-           "Maximum number of bytes in the spool; 0: the reader's own limits, 128 MB in memory and 512 MB on disk.", 0,
+           "Maximum number of bytes in the spool, the first 128 MB in memory and the rest on disk; 0: 640 MB.", 0,
            check=between(0, 1 << 40)),
     Option("internal.log.position.check.enable", Kind.BOOLEAN, "Whether the position is checked at start.", True,
            notice="the log and the checkpoint are always compared"),

@@ -280,8 +280,8 @@ SNAPSHOT = (
 FLOW = (
     *connector.SPOOLED,
     Option("max.queue.size.in.bytes", Kind.INTEGER,
-           "Maximum number of bytes in the spool, and of transactions before their commit; 0: the reader's own limits, "
-           "640 MB and 512 MB.", 0, check=at_least(0)),
+           "Maximum number of bytes in the spool, the first 128 MB in memory and the rest on disk; and of transactions "
+           "before their commit. 0: 640 MB and 512 MB.", 0, check=at_least(0)),
     Option("schema.history.internal.<option>", Kind.TEXT, "Schema history of other connectors.",
            pattern=r"(schema\.history\.internal|database\.history)(\..+)?", notice=_NO_HISTORY),
 )  # fmt: skip

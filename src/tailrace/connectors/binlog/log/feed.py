@@ -21,6 +21,7 @@ from tailrace.connectors.binlog.log.position import BinlogPosition, Committed, n
 from tailrace.errors import TailraceError
 from tailrace.log import contracts
 from tailrace.log.contracts import Setback
+from tailrace.log.spool import limits
 from tailrace.process.runtime import THREADS, Runtime
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ class ReaderSettings:
     def of(cls, config: Mapping[str, Any]) -> ReaderSettings:
         """Return the settings of a configuration."""
         queue = config["max.queue.size.in.bytes"]
-        sizes: dict[str, Any] = {"memory_limit": queue, "disk_limit": 0} if queue else {}
+        sizes: dict[str, Any] = {}
+        if queue:
+            sizes["memory_limit"], sizes["disk_limit"] = limits(queue)
         if config["database.server.id"]:
             sizes["server_id"] = config["database.server.id"]
         return cls(

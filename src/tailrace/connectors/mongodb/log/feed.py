@@ -13,6 +13,7 @@ from tailrace.connectors.mongodb.server.faults import explained_error, is_passin
 from tailrace.errors import ConnectionFailed, SpoolFailed
 from tailrace.log import contracts
 from tailrace.log.contracts import Setback
+from tailrace.log.spool import limits
 
 # The spool's limits in bytes, unless max.queue.size.in.bytes is set.
 MEMORY_LIMIT = 128 << 20
@@ -60,7 +61,8 @@ class ReaderSettings:
         """Return the settings of a configuration."""
         given = config["max.queue.size.in.bytes"]
         asks = bool(config.get("mongodb.password.command"))
-        return cls(given or MEMORY_LIMIT, 0 if given else DISK_LIMIT, *retries(config), asks_password=asks)
+        memory, disk = limits(given) if given else (MEMORY_LIMIT, DISK_LIMIT)
+        return cls(memory, disk, *retries(config), asks_password=asks)
 
 
 class MongoFeed(contracts.LogFeed[ChangePosition, Committed, ChangeArrays]):

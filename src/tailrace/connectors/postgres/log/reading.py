@@ -13,6 +13,7 @@ from tailrace.connectors.postgres.options import stream_parameters
 from tailrace.connectors.postgres.protocol.position import LogPosition, TargetLsn
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.server.connection import Address, Connect, connect, has_no_encoding
+from tailrace.log.spool import limits
 from tailrace.process.runtime import THREADS, Runtime
 
 if TYPE_CHECKING:
@@ -55,9 +56,10 @@ class ReaderSettings:
     def of(cls, config: Mapping[str, Any]) -> ReaderSettings:
         """Return the settings of a configuration."""
         queue_bytes = config["max.queue.size.in.bytes"]
-        sizes: dict[str, Any] = (
-            {"memory_limit": queue_bytes, "disk_limit": 0, "in_progress_limit": queue_bytes} if queue_bytes else {}
-        )
+        sizes: dict[str, Any] = {}
+        if queue_bytes:
+            memory, disk = limits(queue_bytes)
+            sizes = {"memory_limit": memory, "disk_limit": disk, "in_progress_limit": queue_bytes}
         return cls(
             slot=config["slot.name"],
             publication=config["publication.name"],
