@@ -402,6 +402,13 @@ def test_a_run_whose_server_is_away_ends_the_jvm_that_was_starting(
     lock.release()
 
 
+@pytest.mark.parametrize("command", ["run", "check", "status", "remove", "tables list", "slots", "verify"])
+def test_each_command_about_a_checkpoint_can_be_told_where_it_is(tmp_path: Path, command: str) -> None:
+    path = write(tmp_path, NOWHERE + "topic.prefix=t\n")
+    given = cli._parser().parse_args([*command.split(), path, "--checkpoint", str(tmp_path / "state")])
+    assert cli._read(given).checkpoint == tmp_path / "state"
+
+
 def test_the_end_of_a_query_ends_the_wait_for_it() -> None:
     with StopRequest() as interruption:
         interruption.wake()

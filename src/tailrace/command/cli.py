@@ -136,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     _add_file(run)
     run.add_argument("--once", action="store_true", help="deliver the changes up to now, then stop")
-    run.add_argument("--checkpoint", metavar="DIR", help="directory or URL of Spark's checkpoint")
+    _add_checkpoint(run)
     _add_spark(run)
     run.set_defaults(command=_run, level=logging.INFO)
 
@@ -145,6 +145,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Check FILE and the server that it names. An error gives the exit code 2, 3 or 4.",
     )  # fmt: skip
     _add_file(check)
+    _add_checkpoint(check)
     jars.add_option(check)
     check.add_argument("--offline", action="store_true", help="check the file without the server; exit code 0 or 2")
     check.set_defaults(command=_check)
@@ -154,7 +155,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Show what the pipeline of FILE does, or why it ended. No server is asked.",
     )  # fmt: skip
     _add_file(status)
-    status.add_argument("--checkpoint", metavar="DIR", help="directory of Spark's checkpoint")
+    _add_checkpoint(status)
     status.add_argument("--json", action="store_true", help="print the whole status as JSON")
     status.add_argument("--watch", action="store_true", help="show it again every two seconds, until Ctrl-C")
     status.set_defaults(command=_status)
@@ -177,6 +178,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Remove what the pipeline of FILE has on its server, and its checkpoint. Asks before each part.",
     )  # fmt: skip
     _add_file(remove)
+    _add_checkpoint(remove)
     remove.add_argument("--yes", action="store_true", help="remove all that is the pipeline's own without asking")
     remove.set_defaults(command=_remove)
 
@@ -202,6 +204,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     tables.add_arguments(live)
     _add_file(live)
+    _add_checkpoint(live)
     tables.add_names(live)
     live.set_defaults(command=_tables)
 
@@ -210,6 +213,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Show what each replication slot of FILE's server keeps, and why. --drop drops one.",
     )  # fmt: skip
     _add_file(kept)
+    _add_checkpoint(kept)
     slots.add_arguments(kept)
     kept.set_defaults(command=_slots)
 
@@ -218,6 +222,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Compare the tables that FILE writes with the source, row by row. Exit code 1: they differ.",
     )  # fmt: skip
     _add_file(compared)
+    _add_checkpoint(compared)
     verifying.add_arguments(compared)
     _add_spark(compared)
     compared.set_defaults(command=_verify, failed=verifying.FAILED)
@@ -257,6 +262,10 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
         "--set-file", metavar="NAME=PATH", action="append", default=[],
         help="read the value of an entry from a file, such as a password; repeatable",
     )  # fmt: skip
+
+
+def _add_checkpoint(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--checkpoint", metavar="DIR", help="directory or URL of Spark's checkpoint")
 
 
 def _add_spark(parser: argparse.ArgumentParser) -> None:
