@@ -92,6 +92,8 @@ def test_the_files_for_containers_name_what_is_there() -> None:
     assert "restart: on-failure" in compose
     named = {*re.findall(r"dockerfile: (\S+)", compose), *re.findall(r"COPY (\S+/\S+)", image)}
     assert named == {"examples/service/Dockerfile", "examples/service/run.sh"}
+    # its base has neither Spark nor Java, which tailrace does not bring by itself
+    assert set(re.search(r"'\.\[(.+?)\]'", image)[1].split(",")) >= {"spark", "java"}  # type: ignore[index]
     assert all((ROOT / one).is_file() for one in named)
 
 
