@@ -72,8 +72,8 @@ def settled(commands: TableCommands, config: Config) -> TableCommands:
         conflicts += [f"tailrace tables remove has removed {_named(removed)}, which the lists name"] if removed else []
         raise ConfigError(
             f"The lists were edited, and contradict the checkpoint: {'; '.join(conflicts)}.",
-            "Correct the lists; or start once with --set debezium.source.table.commands=lists, which drops these "
-            "commands, or =commands, which keeps them.",
+            "Correct the lists; or set table.commands=lists for one start, which drops these commands, or "
+            "table.commands=commands, which keeps them.",
         )
     if chosen == "lists" or not (added or removed):
         return NO_COMMANDS

@@ -385,9 +385,13 @@ def test_what_the_sink_asks_of_the_source(monkeypatch: pytest.MonkeyPatch) -> No
     latest = sinks.open("tables", {"path": "/x/"}, parse("postgres", POSTGRES))
     assert latest.source_defaults()["max.batch.size.in.bytes"] == str(128 << 20)
     assert sink.folder == "/x"
-    lost = sink.failure('org.apache.spark.SparkRuntimeException: [USER] tailrace: neither the log nor the table has '
-                        'the value of column "big" SQLSTATE: P0001')  # fmt: skip
+    text = ('org.apache.spark.SparkRuntimeException: [USER] tailrace: neither the log nor the table has '
+            'the value of column "big" SQLSTATE: P0001')  # fmt: skip
+    lost = sink.failure(text)
     assert "column big" in str(lost)
+    # the remedy names an answer only where the sink takes it
+    assert "unknown.values to null" in str(lost)
+    assert "unknown.values to reselect or null" in str(latest.failure(text))
     assert "Another process" in str(sink.failure("[DELTA_CONCURRENT_APPEND] …"))
     assert sink.failure("something else") is None
 

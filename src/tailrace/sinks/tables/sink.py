@@ -203,8 +203,7 @@ class TablesSink(Sink):
             if not usable(source):
                 raise SinkError(
                     f"{setting} needs a channel for signals: the pipeline asks for snapshots by it.",
-                    "Name a table in debezium.source.signal.data.collection, or kafka or file in "
-                    "debezium.source.signal.enabled.channels.",
+                    "Name a table in signal.data.collection, or kafka or file in signal.enabled.channels.",
                 )
 
     def reread(self, signal: Signal) -> None:
@@ -252,8 +251,9 @@ class TablesSink(Sink):
         if unknown is not None:
             return SinkError(
                 f"Neither the log nor the table has the value of the column {unknown} of a row.",
-                "Read the row's table by an incremental snapshot first, set the table's replica identity to FULL, or "
-                "set debezium.sink.tables.unknown.values to reselect or null.",
+                "Read the row's table by an incremental snapshot first, let the log carry whole rows (replica identity "
+                "FULL; binlog_row_image=FULL), or set debezium.sink.tables.unknown.values to "
+                f"{'reselect or ' * self.can_read_again}null.",
             )
         if self.format.conflict.search(text):
             return SinkError(

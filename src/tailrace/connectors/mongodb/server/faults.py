@@ -84,8 +84,8 @@ def explained_error(error: BaseException) -> TailraceError:
         if code == _NO_PRIVILEGE:
             return PrerequisiteError(
                 f"The user may not read what the connector needs (code {code}).",
-                "Grant it read on the captured databases and on local (oplog), or the roles readAnyDatabase and "
-                "clusterMonitor for change streams.",
+                "Grant it the role readAnyDatabase, or with capture.scope=database or collection the role read on that "
+                "database; for the oplog the role read on local and on the captured databases.",
             )
         if code == _LOG_IN:
             return ConnectionFailed(

@@ -146,7 +146,7 @@ _CAUSES = (
         r"deadlock victim",
         ConnectionFailed,
         "The server chose a statement as the victim of a deadlock.",
-        "It is retried; snapshot.isolation.mode=snapshot reads rows without locks.",
+        "Start again with the same checkpoint; snapshot.isolation.mode=snapshot reads rows without locks.",
     ),
     # 1222
     _cause(
@@ -167,7 +167,7 @@ _CAUSES = (
         r"snapshot isolation transaction (?:aborted|failed)|tempdb is full",
         ConnectionFailed,
         "A transaction under snapshot isolation was aborted: a table was altered, or its row versions were gone.",
-        "It is retried.",
+        "Start again with the same checkpoint.",
     ),
     # 313, from the functions of change data capture: the range is outside of the instance's changes
     _cause(
@@ -251,7 +251,8 @@ def refused(
     names["source"] = Credential.of(config).option
     if not connecting and (meaning in LOST or _DEAD.search(text)) and "login failed" not in text.lower():
         return ConnectionFailed(
-            f"The connection to {names['place']} was lost: {shown}.", "It is retried until the server is back."
+            f"The connection to {names['place']} was lost: {shown}.",
+            "Start again with the same checkpoint when the server is back.",
         )
     for cause in _CAUSES:
         found = cause.expression.search(text)
