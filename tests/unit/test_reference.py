@@ -62,3 +62,15 @@ def test_an_outdated_page_is_noticed_and_renewed(tmp_path: Path) -> None:
 def test_a_page_without_marks_is_refused() -> None:
     with pytest.raises(ValueError, match="lacks the marks"):
         renew("postgresql", "nothing")
+
+
+@pytest.mark.parametrize("connector", OWN)
+def test_a_word_stands_beside_the_word_that_it_is_read_as(connector: str) -> None:
+    title = find(connector).title
+    found = [*rows(title.lower().replace(" ", "")), *((name, row) for name, row in rows(SHARED) if covers(row, title))]
+    texts = dict(found)
+    for option in table(connector):
+        for word, taken, _ in option.instead:
+            assert re.search(
+                rf"Read as `{re.escape(taken)}`, with a warning:[^.]*`{re.escape(word)}`", texts[option.name]
+            )

@@ -228,9 +228,9 @@ def _meaning(option: Option) -> str:
         parts.append(f"{option.kind.value[0].upper()}{option.kind.value[1:]}.")
     if option.refused:
         parts.append(f"Not supported: {', '.join(_code(choice) for choice, _ in option.refused)}.")
-    if option.instead:
-        words = ", ".join(_code(word) for word, _, _ in option.instead)
-        parts.append(f"Read as {_code(option.instead[0][1])}, with a warning: {words}.")
+    for taken in dict.fromkeys(taken for _, taken, _ in option.instead):
+        words = ", ".join(_code(word) for word, other, _ in option.instead if other == taken)
+        parts.append(f"Read as {_code(taken)}, with a warning: {words}.")
     older = [*option.aliases, *option.deprecated_names]
     if older:
         parts.append(f"Also {', '.join(_code(name) for name in older)}.")
