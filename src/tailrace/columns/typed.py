@@ -73,13 +73,15 @@ class TypedRows:
     types. `table` is the table from which the schema was made, None otherwise: then columns that the schema lacks are
     left out. `position` is the log's position when the catalog was read, in the form of the row's column. A later
     change may have columns that the schema lacks because they are new, an earlier change only because they were
-    dropped. `is_keyless` is True if the schema has no key because the table had none at that moment.
+    dropped. `is_keyless` is True if the schema has no key because the table had none at that moment. `numbers` has the
+    number of each of the table's columns then, with the name of its field; it is empty if columns have no numbers.
     """
 
     schema: pa.Schema | None = None
     table: TableId | None = None
     position: str = ""
     is_keyless: bool = False
+    numbers: tuple[tuple[int, str], ...] = ()
 
 
 def typed_schema(columns: Iterable[str], kinds: Mapping[str, pa.DataType] = MappingProxyType({})) -> pa.Schema:

@@ -1,8 +1,8 @@
 """Typed rows: parts of records in columns of their own, in the declared types. Worker.
 
-The schema was made from a catalog at one moment. A change of another version of its table is matched by field names: a
-field that the change lacks is null. A field that the schema lacks was either dropped before that moment, and may be
-left out, or is newer, which is an error.
+The schema was made from a catalog at one moment. In an older change a column has the name that it had at that moment,
+if the database numbers columns; otherwise a change is matched by field names. A field that the change lacks is null. A
+field that the schema lacks was either dropped before that moment, and may be left out, or is newer, which is an error.
 """
 
 from __future__ import annotations
@@ -88,10 +88,36 @@ class TypedBlock:
     def __init__(self, block: ShownRecords, kinds: RecordKinds, encoded: formats.Block, typed: TypedRows) -> None:
         self._block, self._kinds, self._encoded, self._typed = block, kinds, encoded, typed
         self._schema = typed.schema
+        self._later: Mapping[str, str | None] = {}
+
+    def follow_names(self, positions: pa.Array) -> None:
+        """Give the columns of older changes the names that they had when the schema was made."""
+        typed, table = self._typed, self._block.batch.table
+        if not typed.numbers or table.id != typed.table or self._is_newer(positions).any():
+            return
+        numbers = {plan.name: table.columns[table.index(plan.source_name)].number for plan in self._kinds.columns}
+        if not all(numbers.values()):
+            return
+        names = dict(typed.numbers)
+        later = {name: names.get(number) for name, number in numbers.items()}
+        self._later = {name: other for name, other in later.items() if other != name}
+        dropped = [name for name, other in self._later.items() if other is None]
+        if dropped:
+            self._warn(dropped)
+
+    def _is_newer(self, positions: pa.Array) -> npt.NDArray[np.bool_]:
+        """Return which changes may be newer than the schema."""
+        newer: npt.NDArray[np.bool_] = pc.greater(positions, self._typed.position).to_numpy(zero_copy_only=False)
+        if self._block.batch.marker is not None:
+            # the position of a snapshot's row may be older than the form in which it was read
+            newer = newer | (self._block.batch.marker[self._block.change] != Marker.FALSE)
+        return newer
 
     def column(self, name: str, positions: pa.Array) -> pa.Array:
         """Return the column `name`, one of OF_TABLES, in the declared type. Raises SchemaChanged."""
         made = self._finite(self._made(name), name)
+        if name != "source":
+            made = self._with_later_names(made)
         kind = held(made.type) if self._schema is None else self._schema.field(name).type
         if self._schema is not None and name != "source" and not is_variant(kind):
             self._check(name, made, kind, positions)
@@ -117,6 +143,15 @@ class TypedBlock:
         documents = [None if value is None else value.part(name) for value in self._kinds.values]
         return self._encoded.encode(documents, self._block.of)
 
+    def _with_later_names(self, made: pa.Array) -> pa.Array:
+        if not self._later or not pa.types.is_struct(made.type):
+            return made
+        named = [(self._later.get(one.name, one.name), place) for place, one in enumerate(made.type)]
+        kept = [(name, place) for name, place in named if name is not None]
+        fields = [made.type.field(place).with_name(name) for name, place in kept]
+        arrays = [made.field(place) for _, place in kept]
+        return pa.StructArray.from_arrays(arrays, fields=fields, mask=made.is_null())
+
     def _check(self, name: str, made: pa.Array, kind: pa.DataType, positions: pa.Array) -> None:
         """Raise SchemaChanged if changes have fields that the schema, at its age, should have."""
         typed, table = self._typed, self._kinds.table
@@ -135,11 +170,7 @@ class TypedBlock:
         further = list(_further(made.type, kind))
         if not further:
             return
-        newer = pc.greater(positions, typed.position).to_numpy(zero_copy_only=False)
-        if self._block.batch.marker is not None:
-            # the position of a snapshot's row may be older than the form in which it was read
-            newer = newer | (self._block.batch.marker[self._block.change] != Marker.FALSE)
-        newer = newer & made.is_valid().to_numpy(zero_copy_only=False)
+        newer = self._is_newer(positions) & made.is_valid().to_numpy(zero_copy_only=False)
         if newer.any():
             place = positions[int(np.flatnonzero(newer)[0])].as_py()
             raise SchemaChanged(
@@ -150,25 +181,28 @@ class TypedBlock:
         self._warn(further)
 
     def check_key(self, positions: pa.Array) -> None:
-        """Raise SchemaChanged if a change has a key, and rows have no column for it because the table had none."""
-        if not self._typed.is_keyless:
-            return
+        """Raise SchemaChanged if changes have another key than the schema: they would not show which row they mean."""
+        typed, table = self._typed, self._kinds.table
+        is_shown = typed.schema is not None and (typed.is_keyless or "key" in typed.schema.names)
         has_key = np.array([key is not None for key in self._kinds.keys], np.bool_)[self._block.of]
-        if not has_key.any():
+        if typed.schema is None or typed.table != table or not is_shown or not has_key.any():
+            return
+        made = self._made("key")
+        wanted = [] if typed.is_keyless else [field.name for field in typed.schema.field("key").type]
+        if {field.name for field in self._with_later_names(made).type} == {*wanted}:
             return
         place = positions[int(np.flatnonzero(has_key)[-1])].as_py()
-        names = ", ".join(field.name for field in self._made("key").type)
-        table = self._kinds.table
-        if place > self._typed.position:
+        shown = ", ".join(field.name for field in made.type)
+        others = f"the key ({', '.join(wanted)})" if wanted else "none"
+        if self._is_newer(positions).any():
             raise SchemaChanged(
-                f"{table} has the key ({names}) at the position {place}, and had none when the query began, so that "
-                "rows have no column key.",
+                f"{table} has the key ({shown}) at the position {place}, and had {others} when the query began.",
                 _REMEDY,
             )
         raise SchemaChanged(
-            f"{table} had the key ({names}) up to the position {place}, and has none now, so that rows have no column "
-            "key, and an update does not show which row it changed.",
-            "Name a schema with the key yourself: readStream.schema(…).",
+            f"{table} had the key ({shown}) up to the position {place}, and has {others} now, so that rows do not show "
+            "which row of the table such a change means.",
+            "Name a schema with that key yourself: readStream.schema(…).",
         )
 
     def _warn(self, dropped: Sequence[str]) -> None:
@@ -192,7 +226,8 @@ class TypedBlock:
         block, count = self._block, len(self._block.change)
         image = block.batch.after
         flags = [] if image is None else [(plan, image.unavailable[plan.index]) for plan in self._kinds.columns]
-        known = [(plan.name, flag[block.change]) for plan, flag in flags if flag is not None and flag.any()]
+        named = [(self._later.get(plan.name, plan.name), flag) for plan, flag in flags]
+        known = [(name, flag[block.change]) for name, flag in named if name and flag is not None and flag.any()]
         if not known:
             return pa.nulls(count, _UNAVAILABLE)
         missing = np.stack([flag for _, flag in known], axis=1)
@@ -210,6 +245,7 @@ def typed_rows_of(
 ) -> pa.RecordBatch:
     """Return typed rows of `settings.columns`; `makers` make the other columns. Raises SchemaChanged."""
     positions = makers["position"]()
+    made.follow_names(positions)
     made.check_key(positions)
     typed = {name: partial(made.column, name, positions) for name in OF_TABLES}
     return shown_rows(settings, {**typed, "unavailable": made.unavailable}, makers, len(positions))

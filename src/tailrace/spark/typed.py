@@ -20,8 +20,8 @@ from tailrace.events.table_plan import table_plan
 from tailrace.events.typed_rows import table_kinds
 
 _MARK = "tailrace"
-"""The key in a column's metadata for the captured table of the column's type, the log position of that type, and
-whether the table had no key there."""
+"""The key in a column's metadata for the captured table of the column's type, the log position of that type, whether
+the table had no key there, and the numbers of its columns."""
 
 
 def typed_type(config: Config) -> StructType:
@@ -46,12 +46,17 @@ def typed_type(config: Config) -> StructType:
 
 def _of_table(config: Config, captured: CapturedTables, settings: EventSettings) -> StructType:
     (table,) = captured.tables
-    kinds = table_kinds(table_plan(table, settings, captured.form).layouts)
+    plan = table_plan(table, settings, captured.form)
+    kinds = table_kinds(plan.layouts)
     known = [name for name in TYPED_COLUMNS if not pa.types.is_null(kinds.get(name, pa.string()))]
     schema = from_arrow_schema(typed_schema(_columns(config, known), kinds))
     is_keyless = "key" not in known and not config["row.columns"]
     of = [table.id.database, table.id.schema, table.id.table]
-    place = {_MARK: {"table": of, "position": captured.position, "keyless": is_keyless}}
+    # metadata holds objects, but no arrays of arrays
+    numbers = {one.name: table.columns[table.index(one.source_name)].number for one in plan.columns}
+    place = {
+        _MARK: {"table": of, "position": captured.position, "keyless": is_keyless, "numbers": numbers},
+    }
     for field in schema:
         if field.name in OF_TABLES:
             field.metadata = place
@@ -88,7 +93,13 @@ def declared(schema: StructType) -> TypedRows:
     mark = next((mark for field in schema if (mark := field.metadata.get(_MARK)) is not None), None)
     if mark is None:
         return found
-    return replace(found, table=TableId(*mark["table"]), position=mark["position"], is_keyless=mark["keyless"])
+    return replace(
+        found,
+        table=TableId(*mark["table"]),
+        position=mark["position"],
+        is_keyless=mark["keyless"],
+        numbers=tuple((number, name) for name, number in mark["numbers"].items() if number),
+    )
 
 
 def _sure(kind: DataType, path: str = "") -> Iterator[str]:

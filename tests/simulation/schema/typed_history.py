@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -51,7 +51,7 @@ class Form:
     oid: int
     columns: Mapping[str, tuple[int, str]]
 
-    def cells(self, values: Mapping[str, Any], without: Sequence[str] = ()) -> Cells:
+    def cells(self, values: Mapping[str, Any], without: Collection[str] = ()) -> Cells:
         """Return the cells of a row with this form."""
         return {
             self.columns[name][0]: (_text(value), self.columns[name][1])
@@ -115,6 +115,24 @@ class Reader:
         self.rows: dict[int, list[Cells]] = {}
         self.faults: dict[str, str] = {}
         self._number, self._before, self._shown = -1, self.rows, ""
+        self._loaded: Form | None = None
+        self._has_keys = False
+
+    def start(self, loaded: Form | None, has_keys: bool) -> None:
+        """Note the form of the table from which a schema is made, None for one's own schema and for variants.
+
+        `has_keys` is True if the schema's key has the columns of several keys.
+        """
+        self._loaded, self._has_keys = loaded, has_keys
+
+    def _as_then(self, form: Form, values: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """Return values by the names that the columns had in `form`, of those that it had."""
+        loaded = self._loaded
+        if values is None or loaded is None or loaded.oid != form.oid:
+            return values
+        names = {number: name for name, (number, _) in form.columns.items()}
+        numbers = {name: loaded.columns[name][0] if name in loaded.columns else 0 for name in values}
+        return {names[number]: values[name] for name, number in numbers.items() if number in names}
 
     def write(self, number: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Apply a batch; one that comes again replaces what it has done."""
@@ -134,16 +152,18 @@ class Reader:
         found = self._found(name, row)
         if found is None:
             return
-        form, after = found
+        form, after, unavailable = found
         kept = self.rows.setdefault(form.oid, [])
         if row["op"] == "t":
             kept.clear()
             return
         # a key of a unique index may have nulls, and identifies no row then
-        key = row["key"] or {}
-        old = form.cells((row["before"] or {}) if None in key.values() else key or row["before"] or {})
+        key, before = (self._as_then(form, row[part]) or {} for part in ("key", "before"))
+        if self._has_keys:
+            key = {name: value for name, value in key.items() if value is not None}
+        old = form.cells(before if None in key.values() else key or before)
         place = next((place for place, one in enumerate(kept) if old and _agree(one, old)), None)
-        cells = None if after is None else form.cells(after, row["unavailable"] or ())
+        cells = None if after is None else form.cells(after, unavailable)
         if place is None:
             if cells is not None:
                 kept.append(cells)
@@ -152,8 +172,11 @@ class Reader:
         if cells is not None:
             kept.insert(place, {**{number: known[number] for number in known.keys() - cells.keys()}, **cells})
 
-    def _found(self, name: str, row: Mapping[str, Any]) -> tuple[Form, Mapping[str, Any] | None] | None:
-        """Return the form that the table had when a change was written, and its row; None if the table was not there.
+    def _found(
+        self, name: str, row: Mapping[str, Any]
+    ) -> tuple[Form, Mapping[str, Any] | None, Collection[str]] | None:
+        """Return the form that the table had when a change was written, its row by the names of then, and the columns
+        that the log lacks; None if the table was not there.
 
         Notes a fault if no SELECT has shown such a row.
         """
@@ -162,16 +185,20 @@ class Reader:
         if not there:
             self.faults[name] = f"a change at {row['position']} of a table that was not there"
             return None
-        after = row["after"]
-        if after is None:
+        if row["after"] is None:
             named = [one for one in there if set(row["key"] or row["before"] or ()) <= set(one.forms[name].columns)]
-            return (named or there)[0].forms[name], None
-        values = {column: _text(value) for column, value in after.items() if column not in (row["unavailable"] or ())}
+            return (named or there)[0].forms[name], None, ()
+        missing = dict.fromkeys(row["unavailable"] or ())
         for moment in there:
+            form = moment.forms[name]
+            after, unavailable = self._as_then(form, row["after"]), self._as_then(form, missing)
+            assert after is not None
+            assert unavailable is not None
+            values = {column: _text(value) for column, value in after.items() if column not in unavailable}
             if any(_shows(one, values) for one in moment.rows[name]):
-                return moment.forms[name], after
-        self.faults[name] = f"{row['op']} at {row['position']} shows {values}, and no SELECT did"
-        return there[-1].forms[name], after
+                return form, after, unavailable
+        self.faults[name] = f"{row['op']} at {row['position']} shows {row['after']}, and no SELECT did"
+        return there[-1].forms[name], row["after"], missing
 
 
 def _shows(row: Mapping[str, str], values: Mapping[str, str]) -> bool:
@@ -209,6 +236,7 @@ class TypedPipeline(Pipeline):
         self._texts: set[str] = set()
         self._is_own = False
         self._key: frozenset[str] = frozenset()
+        """The columns of all keys that the table has had, if there were several."""
 
     def configure(self, source: Mapping[str, str]) -> None:
         self._source = source
@@ -228,20 +256,28 @@ class TypedPipeline(Pipeline):
         """Declare a schema of one's own from now on: it is of no table."""
         self._is_own = True
 
-    def name_key(self, names: Sequence[str]) -> None:
-        """Declare a schema of one's own from now on, with a key of these columns."""
+    def name_key(self, names: Collection[str]) -> None:
+        """Declare a schema of one's own from now on, whose key has these columns, too."""
         self._is_own = True
-        self._key = frozenset(names)
+        self._key |= {*names}
 
     def make_reader(self) -> ChangeStreamReader:
         schema = typed_type(self._config)
-        if self._texts or self._is_own:
+        is_own = bool(self._texts or self._is_own)
+        row = schema["before"].dataType
+        if is_own:
             schema = StructType([_with_texts(one, self._texts) for one in schema])
-        if self._key and "key" not in schema.names:
-            row = schema["before"].dataType
-            assert isinstance(row, StructType)
-            schema = schema.add("key", StructType([one for one in row if one.name in self._key]))
-        return ChangeStreamReader(self._config, self._run_id, typed=declared(schema))
+        if self._key and isinstance(row, StructType):
+            key = schema["key"].dataType if "key" in schema.names else StructType()
+            assert isinstance(key, StructType)
+            known = {one.name: one for one in key}
+            missing = [one for one in row if one.name in self._key and one.name not in known]
+            others = [one for one in schema if one.name != "key"]
+            schema = StructType([*others, StructField("key", StructType([*known.values(), *missing]))])
+        typed = declared(schema)
+        table = "" if typed.table is None else f"{typed.table.schema}.{typed.table.table}"
+        self.reader.start(self._witness.present().forms.get(table), bool(self._key))
+        return ChangeStreamReader(self._config, self._run_id, typed=typed)
 
     def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
         self.reader.write(self._batch, rows)
@@ -269,6 +305,7 @@ def _with_texts(field: StructField, texts: set[str]) -> StructField:
     return StructField(field.name, StructType(fields))
 
 
+_FORMER_KEY = re.compile(r" had the key \((.*?)\) up to the position \S+, and has (?:none|the key \((.*)\)) now")
 _OF_A_PARTITION = re.compile(r"its changes arrive under the names of other tables \((\S+)\).* Capture the partitioned")
 
 
@@ -310,9 +347,11 @@ class TypedHistory(History):
             else:
                 self._listed.append(renamed[2])
             self._configure()
-        elif keyed := re.search(r" had the key \((.*?)\) up to the position \S+, and has none now", text):
+        elif keyed := re.search(
+            r" had the key \((.*?)\) up to the position \S+, and has (?:none|the key \((.*)\)) now", text
+        ):
             self.outcome.statements.append(f"-- {text}")
-            self.pipeline.name_key(keyed[1].split(", "))
+            self.pipeline.name_key({*keyed[1].split(", "), *(keyed[2] or "").split(", ")} - {""})
         elif unheld:
             self.outcome.statements.append(f"-- {text}")
             self.pipeline.name_text(unheld[1])

@@ -202,3 +202,58 @@ def test_a_key_for_which_the_rows_have_no_column_ends_the_query(position: str, s
     assert row["after"] == SHOWN
     (row,) = rows(part, plain_settings().as_typed(replace(typed, is_keyless=False), columns))
     assert row["after"] == SHOWN
+
+
+def test_older_changes_have_the_names_that_columns_got_since() -> None:
+    """Two columns have exchanged their names, one is renamed, and another one has the name of a dropped one."""
+
+    def of(*names: str, key: str) -> TableSchema:
+        kinds = {"id": ("int4", 23), "at": ("int4", 23)}
+        numbers = {"a": 2, "b": 3, "old": 4, "gone": 5, "id": 1, "at": 1}
+        return table("t", [Column(one, *kinds.get(one, ("text", 25)), number=numbers[one]) for one in names], key)
+
+    then = of("id", "a", "b", "old", "gone", key="id")
+    now = table(
+        "t",
+        [
+            Column("at", "int4", 23, number=1),
+            Column("b", "text", 25, number=2),
+            Column("a", "text", 25, number=3),
+            Column("new", "text", 25, number=4),
+            Column("gone", "text", 25, number=6),
+        ],
+        "at",
+    )
+    numbers = ((1, "at"), (2, "b"), (3, "a"), (4, "new"), (6, "gone"))
+
+    def settings(position: str) -> EventSettings:
+        schema = typed_schema(TYPED_COLUMNS, table_kinds(table_plan(now, settings_of(), FORM).layouts))
+        return plain_settings().as_typed(TypedRows(schema, now.id, position, numbers=numbers), TYPED_COLUMNS)
+
+    changes: list[Change] = [
+        ("u", ("1", "x", "y", "z", "w"), ("1", "x", "y", None, None)), ("d", ("2", "x", "y", "z", "w"), None)
+    ]  # fmt: skip
+    part = batch(then, changes, unavailable={"old": [True, False], "gone": [True, False]})
+    update, deletion = rows(part, settings("F" * 16))
+    assert update["key"] == {"at": 1}
+    assert update["before"] == {"at": 1, "a": "y", "b": "x", "new": "z", "gone": None}
+    assert update["after"] == {"at": 1, "a": "y", "b": "x", "new": None, "gone": None}
+    assert update["unavailable"] == ["new"]
+    assert (deletion["key"], deletion["before"]["new"], deletion["after"]) == ({"at": 2}, "z", None)
+    assert ["column gone of public.t was dropped since" in text for text in part.warnings] in ([True], [])
+    # a newer change is an error: the schema is too old
+    with pytest.raises(SchemaChanged, match=r"has the key \(id\) at the position"):
+        rows(batch(then, changes), settings("0" * 16))
+
+
+def test_a_key_of_other_columns_ends_the_query() -> None:
+    """Without the earlier key an update would not show which row it changed."""
+    now = table("t", COLUMNS, "name")
+    schema = typed_schema(TYPED_COLUMNS, table_kinds(table_plan(now, settings_of(), FORM).layouts))
+    typed = TypedRows(schema, TABLE.id, "F" * 16)
+    part = batch(TABLE, [("u", None, ROW)])
+    with pytest.raises(SchemaChanged, match=r"had the key \(id\) up to the position \w+, and has the key \(name\) now"):
+        rows(part, plain_settings().as_typed(typed, TYPED_COLUMNS))
+    # one's own schema is taken as it is
+    (row,) = rows(part, plain_settings().as_typed(replace(typed, table=None), TYPED_COLUMNS))
+    assert (row["key"], row["after"]) == ({"name": None}, SHOWN)

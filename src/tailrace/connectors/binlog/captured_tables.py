@@ -9,7 +9,7 @@ from tailrace.connectors.binlog.log.form import form_of
 from tailrace.connectors.binlog.log.position import position_text
 from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.ddl.tokens import Unparsable
-from tailrace.connectors.binlog.schema.tables import schema_of
+from tailrace.connectors.binlog.schema.tables import aligned, schema_of
 from tailrace.connectors.binlog.server.connection import connect, dialect_of
 from tailrace.connectors.binlog.server.errors import explained
 from tailrace.connectors.binlog.snapshot.point import end_of_log
@@ -37,7 +37,8 @@ def _captured(config: Config, settings: EventSettings) -> CapturedTables:
         except Unparsable as fault:
             raise unread(fault) from None
     admission = Admission(settings, form_of(dialect))
-    tables = tuple(admission.admit(schema_of(found[name].table)) for name in sorted(found))
+    # a definition from the catalog has other numbers than the log's history gives its columns
+    tables = tuple(admission.admit(aligned(schema_of(found[name].table), None)) for name in sorted(found))
     # `end` is where the next transaction begins
     return CapturedTables(tables, position_text(0, file, max(end - 1, 0)), form_of(dialect))
 
