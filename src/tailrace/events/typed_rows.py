@@ -178,6 +178,14 @@ class TypedBlock:
                 f"the query, which was read when the query began, lacks it in {name}.",
                 _REMEDY,
             )
+        dropped = [field for field in further if "." not in field]
+        lacking = [field.name for field in kind if made.type.get_field_index(field.name) < 0]
+        if dropped and lacking and not typed.numbers and made.null_count < len(made):
+            raise SchemaChanged(
+                f"{table} had the column {dropped[0]} up to the position {positions[-1].as_py()}, and has {lacking[0]} "
+                "now: it may be the same column under another name.",
+                "Name a schema with both columns yourself: readStream.schema(…).",
+            )
         self._warn(further)
 
     def check_key(self, positions: pa.Array) -> None:

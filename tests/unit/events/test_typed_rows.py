@@ -246,6 +246,15 @@ def test_older_changes_have_the_names_that_columns_got_since() -> None:
         rows(batch(then, changes), settings("0" * 16))
 
 
+def test_a_column_that_may_have_another_name_now_ends_the_query() -> None:
+    """Without numbers of columns nothing tells a renamed one from a dropped and an added one."""
+    then = table("t", [*COLUMNS[:-1], Column("time", "timestamp", 1114)], "id")
+    settings = settings_of(declared(TABLE), TABLE, "F" * 16)
+    with pytest.raises(SchemaChanged, match=r"had the column time up to the position \w+, and has at now") as refused:
+        rows(batch(then, [("c", None, ROW)]), settings)
+    assert refused.value.remedy == "Name a schema with both columns yourself: readStream.schema(…)."
+
+
 def test_a_key_of_other_columns_ends_the_query() -> None:
     """Without the earlier key an update would not show which row it changed."""
     now = table("t", COLUMNS, "name")
