@@ -49,6 +49,24 @@ def test_the_file_has_what_the_look_at_the_server_has_found(tmp_path: Path, monk
     }
 
 
+def test_an_entry_of_the_sink_takes_the_place_of_its_first_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP", "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=200")
+    monkeypatch.setattr(Descriptor, "load_survey", lambda _: lambda config: ServerSurvey((), ()))
+    path = tmp_path / "f.properties"
+    given = ["debezium.sink.kafka.producer.bootstrap.servers=b:9092", "debezium.format.schemas.enable=false"]
+    assert cli.main(["init", str(path), *FIRST, *(word for one in given for word in ("--set", one))]) == 3
+    assert read_entries(path) == {
+        "debezium.source.connector.class": "io.debezium.connector.mongodb.MongoDbConnector",
+        "debezium.source.mongodb.connection.string": "${env:SHOP}",
+        "debezium.source.topic.prefix": "shop",
+        "debezium.sink.type": "kafka",
+        "debezium.sink.kafka.producer.bootstrap.servers": "b:9092",
+        "debezium.format.schemas.enable": "false",
+    }
+
+
 def test_other_words_are_refused_with_those_that_are_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["init", str(tmp_path / "f"), "--connector", "oracle"]) == 2
     assert "It knows " in capsys.readouterr().err

@@ -26,7 +26,7 @@ SINKS: Mapping[str, tuple[str, str]] = {
 }
 """For each sink, the option that it needs and that option's first value."""
 
-_SOURCE, _SINK = "debezium.source.", "debezium.sink."
+_SERVER, _SOURCE, _SINK = "debezium.", "debezium.source.", "debezium.sink."
 _PASSWORD = "TAILRACE_PASSWORD"
 
 
@@ -50,10 +50,13 @@ class Questions:
 def write(path: Path, given: Mapping[str, str], connector: str, sink: str, password: str) -> None:
     """Ask for the options that `given` lacks, look at the server, and write the file `path`. Raises TailraceError.
 
+    `given` has options of the source without their prefix, and other entries, such as those of the sink, in full.
     `password` names the environment variable with the password.
     """
     if path.exists():
         raise ConfigError(f"The file {path} already exists.", "Name another one, or move it away.")
+    others = {name: text for name, text in given.items() if name.startswith(_SERVER)}
+    given = {name: text for name, text in given.items() if name not in others}
     questions = Questions(given, input if sys.stdin.isatty() else None)
     known = {descriptor.name: descriptor for descriptor in registry.known() if descriptor.asked}
     word = connector or questions.answer("connector", next(iter(known)))
@@ -62,18 +65,19 @@ def write(path: Path, given: Mapping[str, str], connector: str, sink: str, passw
     described = known[word]
     options = dict(_options(described, questions, password or _PASSWORD))
     options |= {name: text for name, text in given.items() if name not in options}
-    chosen = sink or questions.answer("sink", next(iter(SINKS)))
+    chosen = sink or others.get(f"{_SINK}type") or questions.answer("sink", next(iter(SINKS)))
     if chosen not in SINKS:
         raise ConfigError(f"tailrace init does not know the sink {chosen}.", f"It knows {', '.join(SINKS)}.")
+    option, value = SINKS[chosen]
+    target = {f"{_SINK}type": chosen, f"{_SINK}{chosen}.{option}": value, **others} | {f"{_SINK}type": chosen}
     statements: tuple[str, ...] = ()
     survey = described.load_survey()
     if survey is not None:
-        target = {f"{_SINK}type": chosen, f"{_SINK}{chosen}.{SINKS[chosen][0]}": SINKS[chosen][1]}
         entries = {"connector.class": described.class_name, **options, **target}
         look = survey(registry.from_entries(entries, sinks=SINKS).source)
         statements = look.statements
         options |= {name: text for name, text in look.entries if name not in options}
-    migrate.write_new(path, "".join(_lines(described, options, chosen, statements)))
+    migrate.write_new(path, "".join(_lines(described, options, target, statements)))
     print(f"written  {path}")
     if statements:
         print("\nAn administrator has to run:\n")
@@ -100,13 +104,13 @@ def _options(described: Descriptor, questions: Questions, password: str) -> list
     return [*found, ("topic.prefix", questions.answer("topic.prefix", database))]
 
 
-def _lines(described: Descriptor, options: Mapping[str, str], sink: str, statements: tuple[str, ...]) -> list[str]:
-    name, value = SINKS[sink]
+def _lines(
+    described: Descriptor, options: Mapping[str, str], target: Mapping[str, str], statements: tuple[str, ...]
+) -> list[str]:
     lines = [f"# A pipeline from {described.title}; `tailrace check` says what it lacks.\n"]
     if statements:
         lines += ["# An administrator has to run:\n", *(f"#   {statement}\n" for statement in statements)]
     lines.append(migrate.line(f"{_SOURCE}connector.class", described.class_name))
     lines += [migrate.line(f"{_SOURCE}{option}", text) for option, text in options.items()]
-    lines.append(migrate.line(f"{_SINK}type", sink))
-    lines.append(migrate.line(f"{_SINK}{sink}.{name}", value))
+    lines += [migrate.line(entry, text) for entry, text in target.items()]
     return lines
