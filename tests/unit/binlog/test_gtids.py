@@ -75,7 +75,11 @@ GIVEN: dict[str, Any] = {"file": "binlog.000001", "pos": 4}
         (GIVEN, ""),
         (GIVEN | {"gtids": f"{A}:1-5,\n{B}:1", "event": 2, "row": 1}, ""),
         ([], "must be the JSON of an offset"),
-        (GIVEN | {"snapshot": True}, "was stored within a snapshot"),
+        # without the offset, no_data would read the log from its end, and no rows
+        (
+            GIVEN | {"snapshot": True},
+            "was stored within a snapshot, which has to be taken anew: leave it and snapshot.mode=no_data out",
+        ),
         (GIVEN | {"incremental_snapshot_maximum_key": "x"}, "was stored within an incremental snapshot"),
         ({"pos": 4}, "has no log file"),
         (GIVEN | {"file": "binlog"}, "has no log file"),

@@ -35,7 +35,9 @@ class DebeziumOffset:
         if not isinstance(given, dict):
             raise ValueError("must be the JSON of an offset, such as {…}")
         if given.get("snapshot"):
-            raise ValueError("was stored within a snapshot, which has to be taken anew: leave it out")
+            raise ValueError(
+                "was stored within a snapshot, which has to be taken anew: leave it and snapshot.mode=no_data out"
+            )
         if any(name.startswith("incremental_snapshot_") for name in given):
             raise ValueError("was stored within an incremental snapshot: let Debezium end it, or stop it by a signal")
         file, pos, gtids = given.get("file"), given.get("pos"), given.get("gtids") or ""

@@ -136,7 +136,7 @@ class StatementWriter:
             self._told.add(change.table)
             log.warning(
                 "jdbc: %s had no row for a change that leaves out %s, which is null there now. Read such rows by an "
-                "incremental snapshot, or capture the table with REPLICA IDENTITY FULL.",
+                "incremental snapshot, and let the log carry whole rows: REPLICA IDENTITY FULL, binlog_row_image=FULL.",
                 tables.shown(change.table),
                 ", ".join(change.unknown),
             )

@@ -38,7 +38,7 @@ ELSEWHERE = "the server of Debezium's offset"
 _SECONDS = 30.0
 """Seconds without an event after which the end of the log counts as reached."""
 _HEARTBEATS = frozenset((EventType.HEARTBEAT, EventType.HEARTBEAT_V2))
-_SNAPSHOT = "Start with a snapshot instead: leave capture.start.offset out."
+_SNAPSHOT = "Start with a snapshot instead: leave out capture.start.offset, and snapshot.mode=no_data with it."
 
 
 class _NoTables:
