@@ -249,7 +249,7 @@ SNAPSHOT = (
 
 SIGNALS = (
     Option("signal.data.collection", Kind.TEXT,
-           "Signal collection, as database.collection. Signals (type, payload) are read from it, watermarks are "
+           "Signal collection, as database.collection. Signals (type, data) are read from it, watermarks are "
            "written to it. Needs the format 3.",
            check=matching(r"[^.]+\..+", "database.collection")),
     *_without(signals.SIGNALS, "signal.data.collection"),
