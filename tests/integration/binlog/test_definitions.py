@@ -22,6 +22,7 @@ from tailrace.connectors.binlog.values.conversions import conversion
 from tailrace.connectors.binlog.values.defaults import default_value
 from tailrace.events.event_settings import EventSettings
 from tests.fix_mysql import MySqlDatabase
+from tests.integration.binlog.driving import driven
 from tests.integration.binlog.test_sessions import configured
 
 START = (
@@ -186,3 +187,29 @@ def of_type(column: Column) -> tuple[Any, ...]:
         base, digits, kind.scale or 0, kind.unsigned, kind.charset, column.enum_labels, column.nullable,
         column.generated, column.identity, str(default), column.comment,
     )  # fmt: skip
+
+
+def test_values_beside_the_columns_of_expressions_are_their_own(mysql: MySqlDatabase) -> None:
+    """MySQL adds a column for each expression of an index, and later columns come after it."""
+    mysql.server.execute("set global binlog_row_metadata=MINIMAL")
+    try:
+        mysql.execute(
+            "create table s (id int primary key, a bigint, key k ((a + 1)), key l ((a + 2), id, (a + 3)))",
+            "alter table s add z bigint",
+        )
+        with driven(mysql) as planner:
+            planner.until(lambda: bool(planner.offset["log"].get("file")) and not planner.batch())
+            mysql.execute(
+                "insert into s values (1, 10, 20)", "alter table s drop index k", "insert into s values (2, 10, 20)",
+                "create table t (id int primary key, a bigint, v varchar(9), key ((lower(v))))",
+                "insert into t values (1, 2, 'V')", "create index i on t ((a + 1))",
+                "alter table t add x bigint, add y bigint after a", "insert into t values (2, 3, 4, 'W', 5)",
+            )  # fmt: skip
+            planner.until(lambda: len(planner.of("t")) == 2)
+    finally:
+        mysql.server.execute("set global binlog_row_metadata=FULL")
+    assert [row["value"]["after"] for row in planner.of("s")] == [{"id": n, "a": 10, "z": 20} for n in (1, 2)]
+    assert [row["value"]["after"] for row in planner.of("t")] == [
+        {"id": 1, "a": 2, "v": "V"},
+        {"id": 2, "a": 3, "y": 4, "v": "W", "x": 5},
+    ]

@@ -417,3 +417,30 @@ def test_a_conversion_reaches_national_texts() -> None:
     found = followed(MADE, "drop table t", made, "alter table t convert to character set latin1")
     words = ["CHAR", "VARCHAR", "CHAR", "VARCHAR"]
     assert [(column.words, column.charset) for column in found.columns] == [(one, "latin1") for one in words]
+
+
+@pytest.mark.parametrize(
+    ("statements", "columns", "hidden"),
+    [
+        ((), "id a b v", [("k", 4)]),
+        # the server's own column stays where it is
+        (("alter table t add x bigint",), "id a b v x", [("k", 4)]),
+        (("alter table t add x bigint after v",), "id a b v x", [("k", 5)]),
+        (("alter table t add x bigint first, drop a",), "x id b v", [("k", 4)]),
+        (("alter table t modify v bigint after id, add x bigint",), "id v a b x", [("k", 4)]),
+        (("alter table t add x bigint", "create index l on t ((a + 1), (b + 1))", "alter table t add y bigint"),
+         "id a b v x y", [("k", 4), ("l", 5), ("l", 5)]),
+        (("alter table t add x bigint, add unique ((b * 2))", "alter table t drop index k"),
+         "id a b v x", [("functional_index", 5)]),
+        (("alter table t rename index k to m", "drop index m on t"), "id a b v", []),
+        (("create table u like t", "rename table u to t"), "id a b v", [("k", 4)]),
+    ],
+)  # fmt: skip
+def test_columns_for_expressions_of_indexes_have_their_places(
+    statements: tuple[str, ...], columns: str, hidden: list[tuple[str, int]]
+) -> None:
+    log = Log(table(MADE.replace(", PRIMARY KEY", ", KEY `k` ((`a` + `b`)), PRIMARY KEY")))
+    log.follow(*statements)
+    found = log.found.now.tables[T]
+    assert (" ".join(column.name for column in found.columns), list(found.hidden)) == (columns, hidden)
+    assert TableDefinition.from_json(found.to_json()) == found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -154,3 +155,14 @@ def test_labels_of_the_log_count() -> None:
     # bytes that the set does not define say nothing
     odd = mapped | {"labels": (b"\xff\xfe", b"x"), "collation": UTF8MB4}
     assert misfit(table("`c` enum('a','b')"), given(odd)) == ""
+
+
+def test_columns_of_expressions_may_stand_between_the_others() -> None:
+    one = table("`id` int NOT NULL, `a` bigint, `x` bigint, KEY `k` ((`a` + 1)), PRIMARY KEY (`id`)")
+    one = replace(one, hidden=(("k", 2),))
+    many = {"kind": ColumnType.LONGLONG}
+    assert misfit(one, given(ID, many, many, many)) == ""
+    assert hidden_places(one, given(ID, many, many, many)) == {2: ""}
+    assert misfit(one, given(ID, many, {"kind": ColumnType.VARCHAR, "meta": 40}, many)) == ""
+    assert misfit(one, given(ID, many, many)) == "the log has 3 columns, and the definition 3"
+    assert misfit(one, given(ID, many, many, many, many)) == "the log has 5 columns, and the definition 3"

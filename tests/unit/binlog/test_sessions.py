@@ -1,4 +1,4 @@
-"""A session with a server that does not answer, and lists that match none of a server's tables."""
+"""Sessions with servers of several versions, one of which does not answer, and lists that match no table."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import time
 
 import pytest
 
+from tailrace.connectors.binlog.dialect import MARIADB, MYSQL, Dialect
 from tailrace.connectors.binlog.schema.catalog import ListedTable
-from tailrace.connectors.binlog.server.connection import connect
+from tailrace.connectors.binlog.server.connection import connect, shows_keys
 from tailrace.connectors.binlog.setup.prerequisites import unmatched_lists
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed
@@ -47,3 +48,19 @@ def test_lists_that_match_no_table_name_the_nearest() -> None:
     matching = parse("mysql", LOGIN | {"table.include.list": r"shop\.orders"})
     assert unmatched_lists(matching, there, is_fresh=True) is None
     assert unmatched_lists(parse("mysql", LOGIN), there, is_fresh=True) is None
+
+
+@pytest.mark.parametrize(
+    ("dialect", "version", "has_keys"),
+    [
+        (MYSQL, "8.0.15", False),
+        (MYSQL, "5.7.22-log", False),
+        (MYSQL, "8.0.30", True),
+        (MYSQL, "8.4.3-cloud", True),
+        (MARIADB, "11.4.5-MariaDB-log", False),
+    ],
+)
+def test_definitions_show_the_keys_that_the_server_has_generated(
+    dialect: Dialect, version: str, has_keys: bool
+) -> None:
+    assert bool(shows_keys(dialect, version)) == has_keys

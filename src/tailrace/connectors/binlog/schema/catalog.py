@@ -6,6 +6,8 @@ Sessions must come from `server.connection`, which sets sql_mode and character s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from hashlib import md5
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 BUILT_IN = ("mysql", "performance_schema", "sys", "information_schema")
 _NO_TABLE = (1146, 1356, 1051)
+_HIDDEN = "!hidden!"
+_MOST_PARTS = 16
+"""The most parts of an index."""
 Position = TypeVar("Position")
 
 
@@ -110,13 +115,35 @@ def created(session: Connection[Any], names: Iterable[Name], dialect: Dialect) -
             if _is_sequence(text, dialect):
                 continue
             shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-            found[name] = Created(definition(text, name, dialect), _ended(shown, dialect))
+            table = definition(text, name, dialect)
+            found[name] = Created(_with_places(session, table) if table.hidden else table, _ended(shown, dialect))
     return found
 
 
 def _ended(text: str, dialect: Dialect) -> str:
     """Return a statement up to its last word or symbol."""
     return text[: tokens(text, SqlSettings(mariadb=dialect.name == "mariadb"))[-2].end]
+
+
+def _with_places(session: Connection[Any], table: TableDefinition) -> TableDefinition:
+    """Return a table of MySQL with the places of the columns that the server has added for expressions of indexes."""
+    names = {_hidden_name(index.name, part): index.name for index in table.unique for part in range(_MOST_PARTS)}
+    shown, hidden = {column.name for column in table.columns}, []
+    before = 0
+    for name, *_ in rows(session, f"SHOW EXTENDED COLUMNS FROM {quoted(*table.id)}"):
+        if name in shown:
+            before += 1
+        elif name in names:
+            hidden.append((names[name], before))
+        elif name.startswith(_HIDDEN):
+            # MySQL 8.0.17 and newer name the index, the part and a number
+            hidden.append((name.removeprefix(_HIDDEN).rsplit("!", 2)[0], before))
+    return replace(table, hidden=tuple(hidden)) if len(hidden) == len(table.hidden) else table
+
+
+def _hidden_name(index: str, part: int) -> str:
+    """Return the name of the column for a part of an index, as MySQL before 8.0.17 makes it."""
+    return md5(f"{index}{part}".encode(), usedforsecurity=False).hexdigest()
 
 
 def _is_sequence(text: str, dialect: Dialect) -> bool:

@@ -124,11 +124,13 @@ _SIGNS = ("unsigned", "signed", "zerofill")
 
 
 class Index(NamedTuple):
-    """A unique index: its columns in order; `plain` is False if a part of it is an expression."""
+    """An index: its columns in order. `plain` is False if parts of it are expressions, `expressions` of them in its
+    statement. All plain ones are unique."""
 
     name: str
     columns: tuple[str, ...]
     plain: bool = True
+    expressions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,8 @@ class TableDefinition:
     """A table: its columns in order, the columns of the primary key, the unique indexes, and its properties.
 
     - `versioned`: MariaDB keeps historical rows in it (WITH SYSTEM VERSIONING).
-    - `hidden`: the number of columns at the end of its rows in the log that no definition shows.
+    - `hidden`: the columns that MySQL adds for the expressions of indexes, in the order of its rows in the log: the
+      index, and the number of columns before it that the definition shows.
     - `number`: identifies the table, also after renames and among tables of the same name; 0 if unknown.
     - `highest`: the largest number that a column of the table has had.
     - `gone`: names and numbers of dropped columns, which copies may still have.
@@ -152,7 +155,7 @@ class TableDefinition:
     charset: str | None = None
     comment: str | None = None
     versioned: bool = False
-    hidden: int = 0
+    hidden: tuple[tuple[str, int], ...] = ()
     number: int = field(default=0, compare=False)
     highest: int = field(default=0, compare=False)
     gone: tuple[tuple[str, int], ...] = field(default=(), compare=False)
@@ -181,7 +184,8 @@ class TableDefinition:
 
     def to_json(self) -> list[Any]:
         return [
-            self.database, self.name, self.charset, self.comment, int(self.versioned), self.hidden, list(self.primary),
+            self.database, self.name, self.charset, self.comment, int(self.versioned),
+            list(map(list, self.hidden)) if self.hidden else 0, list(self.primary),
             [[index.name, list(index.columns), int(index.plain)] for index in self.unique],
             [column.to_json() for column in self.columns], self.number, self.highest,
             *([list(map(list, self.gone))] if self.gone else ()),
@@ -193,5 +197,6 @@ class TableDefinition:
         return cls(
             database, name, tuple(map(ColumnDefinition.from_json, columns)), tuple(primary),
             tuple(Index(index, tuple(names), bool(plain)) for index, names, plain in unique), charset, comment,
-            bool(versioned), hidden, number, highest, tuple((name, place) for name, place in (gone[0] if gone else ())),
+            bool(versioned), tuple((index, before) for index, before in hidden or ()), number, highest,
+            tuple((name, place) for name, place in (gone[0] if gone else ())),
         )  # fmt: skip

@@ -91,9 +91,12 @@ def misfit(table: TableDefinition, given: TableMap, *, checks_null: bool = True)
     if names is not None:
         return _named_misfit(table, given, names)
     extra = len(given) - len(table.columns)
-    if extra != table.hidden and not (extra > 0 and all(kind in _HIDDEN for kind in given.types[-extra:])):
+    is_hidden = extra > 0 and not table.hidden and all(kind in _HIDDEN for kind in given.types[-extra:])
+    if extra != len(table.hidden) and not is_hidden:
         return f"the log has {len(given)} columns, and the definition {len(table.columns)}"
-    for place, column in enumerate(table.columns):
+    hidden = hidden_places(table, given)
+    shown = (place for place in range(len(given)) if place not in hidden)
+    for place, column in zip(shown, table.columns, strict=True):
         reason = _column_misfit(column, given, place, checks_null)
         if reason:
             return reason
@@ -131,6 +134,8 @@ def hidden_places(table: TableDefinition, given: TableMap) -> dict[int, str]:
             for place, name in enumerate(given.names)
             if name not in shown
         }
+    if table.hidden:
+        return dict.fromkeys((before + number for number, (_, before) in enumerate(table.hidden)), "")
     places = range(len(table.columns), len(given))
     if not table.versioned:
         return dict.fromkeys(places, "")
@@ -249,6 +254,10 @@ def described(given: TableMap, known: tuple[TableDefinition, ...]) -> TableDefin
     visible = tuple(column for column in found if column.name in shown or not _is_hidden(column.name, base))
     names = {column.name for column in visible}
     unique = tuple(index for index in base.unique if all(name in names for name in index.columns))
+    places = [place for place, column in enumerate(found) if column.name not in names]
+    befores = [place - number for number, place in enumerate(places)]
+    hidden = zip((index for index, _ in base.hidden), befores, strict=False)
+    base = replace(base, hidden=tuple(hidden) if len(base.hidden) == len(befores) else ())
     return replace(base, columns=visible, primary=tuple(name for name in key if name in names), unique=unique)
 
 

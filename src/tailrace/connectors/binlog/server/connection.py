@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +54,16 @@ def settings(dialect: Dialect, limit_ms: int = 0) -> list[str]:
     fixed = ", ".join(f"SESSION {variable} = {value}" for variable, value in _SETTINGS)
     number = f"{limit:.3f}" if units < 1 else str(int(limit))
     return ["SET NAMES utf8mb4", f"SET {fixed}", _ISOLATION, f"SET SESSION {name} = {number}"]
+
+
+def shows_keys(dialect: Dialect, version: str) -> str:
+    """Return the statement after which definitions show the keys that MySQL has generated; "" for servers without them.
+
+    The log has these columns in each row, wherever they are shown.
+    """
+    number = tuple(map(int, re.findall(r"\d+", version)[:3]))
+    has_keys = dialect is MYSQL and number >= (8, 0, 30)
+    return "SET SESSION show_gipk_in_create_table_and_information_schema = ON" if has_keys else ""
 
 
 def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = True) -> Connection[Any]:
@@ -109,6 +121,9 @@ def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = Tr
                     # MySQL 5.6 has no limit for statements
                     if number_of(error) != _UNKNOWN_VARIABLE or statement != settings(dialect, limit_ms)[-1]:
                         raise
+            if statement := shows_keys(dialect, session.get_server_info()):
+                with suppress(pymysql.err.OperationalError):
+                    cursor.execute(statement)
             for name in ("write", "read") if dump else ():
                 if seconds := config[f"binlog.net.{name}.timeout"]:
                     cursor.execute(f"SET SESSION net_{name}_timeout = {seconds}")

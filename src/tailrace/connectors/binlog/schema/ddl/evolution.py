@@ -122,11 +122,10 @@ def _applied(table: TableDefinition, action: Action, charset: str | None, *, has
         return without_index(table, action.name)
     if action.verb == "reindex":
         assert action.text is not None
-        unique = tuple(
-            one._replace(name=action.text) if one.name.casefold() == action.name.casefold() else one
-            for one in table.unique
-        )
-        return replace(table, unique=unique)
+        old, new = action.name.casefold(), action.text
+        unique = tuple(one._replace(name=new) if one.name.casefold() == old else one for one in table.unique)
+        hidden = tuple((new if name.casefold() == old else name, before) for name, before in table.hidden)
+        return replace(table, unique=unique, hidden=hidden)
     if action.verb in ("charset", "convert"):
         found = action.text or charset
         table = replace(table, charset=found)
@@ -203,9 +202,19 @@ class _Columns:
     def result(self) -> TableDefinition:
         """Return the table with its columns in their new order. Raises Unparsable."""
         away = {place for place, _, _ in self._placed}
-        columns = [one for place, one in enumerate(self._now) if one is not None and place not in away]
+        columns: list[ColumnDefinition] = []
+        # the server's own columns stay where they are
+        own = [(before, ColumnDefinition(f"\0{number}", "")) for number, (_, before) in enumerate(self._table.hidden)]
+        for place, one in enumerate([*self._now, None]):
+            columns += [column for before, column in own if before == place]
+            columns += [one] if one is not None and place not in away else []
         for _, column, previous in self._placed:
             columns.insert(_place_behind(columns, previous), column)
+        hidden = []
+        for number, (_, column) in enumerate(own):
+            before = columns.index(column)
+            del columns[before]
+            hidden.append((self._table.hidden[number][0], before))
         names = [column.name.casefold() for column in columns]
         if len(set(names)) < len(names):
             raise Unparsable(f"there are two columns {next(name for name in names if names.count(name) > 1)}")
@@ -219,6 +228,7 @@ class _Columns:
             # indexes whose columns are all dropped are dropped
             unique=tuple(index._replace(columns=names) for index, names in left if names or not index.plain),
             highest=self._highest,
+            hidden=tuple(hidden),
         )
 
 
@@ -358,7 +368,12 @@ def without_index(table: TableDefinition, name: str) -> TableDefinition:
     """Return the table without its primary key (`PRIMARY`) or a unique index."""
     if name.upper() == PRIMARY:
         return replace(table, primary=())
-    return replace(table, unique=tuple(one for one in table.unique if one.name.casefold() != name.casefold()))
+    folded = name.casefold()
+    return replace(
+        table,
+        unique=tuple(one for one in table.unique if one.name.casefold() != folded),
+        hidden=tuple(one for one in table.hidden if one[0].casefold() != folded),
+    )
 
 
 def with_unique(table: TableDefinition, index: Index) -> TableDefinition:

@@ -259,8 +259,14 @@ class _Parser:
             self._name()
         self._expect("ON")
         table = self._table()
-        columns, plain = self._key_parts()
-        return IndexChange(table, Index(name, columns, plain) if unique else None)
+        try:
+            index = self._index(name)
+        except Unparsable:
+            if unique:
+                raise
+            return IndexChange(table)
+        # of other indexes only those over expressions matter, for which the server adds columns
+        return IndexChange(table, index if unique or not index.plain else None)
 
     def _create_table(self, replaces: bool, temporary: bool) -> CreateTable:
         unless = self._take("IF", "NOT", "EXISTS")
@@ -628,24 +634,44 @@ class _Parser:
             if not (self._now.kind == SYMBOL and self._now.text == "(") and not self._is("USING", "TYPE"):
                 named = self._name()
         else:
+            found = self._functional_index() if self._is("INDEX", "KEY") else None
             self._skip_to_comma()
-            return None
+            return found
         if self._take_one("USING", "TYPE"):
             self._name()
         if named == PRIMARY and not (self._now.kind == SYMBOL and self._now.text == "("):
             self._name()
-        columns, plain = self._key_parts()
+        index = self._index(named)
         self._skip_to_comma()
-        return Action("key", keys=(Index(named, columns, plain),))
+        return Action("key", keys=(index,))
 
-    def _key_parts(self) -> tuple[tuple[str, ...], bool]:
-        """Return the columns of an index, and True if all its parts are columns."""
+    def _functional_index(self) -> Action | None:
+        """Return an index that is not unique and has expressions; None for others.
+
+        The server adds a column for each expression.
+        """
+        begin = self._at
+        self._next()
+        self._take("IF", "NOT", "EXISTS")
+        try:
+            is_named = not (self._now.kind == SYMBOL and self._now.text == "(") and not self._is("USING", "TYPE")
+            name = self._name() if is_named else ""
+            if self._take_one("USING", "TYPE"):
+                self._name()
+            index = self._index(name)
+        except Unparsable:
+            self._at = begin
+            return None
+        return None if index.plain else Action("key", keys=(index,))
+
+    def _index(self, name: str) -> Index:
+        """Return the index of the parts that come next."""
         self._expect("(")
-        columns, plain = [], True
+        columns, expressions = [], 0
         while True:
             if self._now.kind == SYMBOL and self._now.text == "(":
                 self._skip_group()
-                plain = False
+                expressions += 1
             else:
                 columns.append(self._name())
                 if self._now.kind == SYMBOL and self._now.text == "(":
@@ -656,7 +682,7 @@ class _Parser:
             if not self._symbol(","):
                 break
         self._expect(")")
-        return tuple(columns), plain
+        return Index(name, tuple(columns), not expressions, expressions)
 
     # --- columns ------------------------------------------------------------------------------------------------------
 
@@ -894,7 +920,8 @@ def with_index(table: TableDefinition, index: Index) -> TableDefinition:
         return replace(table, columns=columns, primary=index.columns)
     if not index.name:
         index = index._replace(name=_free_name(table, index.columns[0] if index.columns else "functional_index"))
-    return replace(table, unique=(*table.unique, index))
+    hidden = (*table.hidden, *[(index.name, len(table.columns))] * index.expressions)
+    return replace(table, unique=(*table.unique, index._replace(expressions=0)), hidden=hidden)
 
 
 def _free_name(table: TableDefinition, first: str) -> str:
