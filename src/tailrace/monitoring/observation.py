@@ -204,7 +204,10 @@ class Observation:
     def _lag_s(self, status: Status | None, now: float) -> float | None:
         """Return the age of the moment up to which everything is delivered, 0 if nothing waits; None before the first
         change."""
-        if self._measures.get("is_idle") and not self._measures["reading"]["held_bytes"]:
+        reading = self._measures.get("reading") or {}
+        # the planner may wait for its database in a call, and has found nothing before it
+        is_known = reading.get("is_connected") or self.ending is not None
+        if self._measures.get("is_idle") and is_known and not reading["held_bytes"]:
             return 0.0
         whole_s: float = self._measures.get("whole_s", 0.0)
         if whole_s:

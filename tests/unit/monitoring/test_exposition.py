@@ -282,6 +282,19 @@ def test_the_age_of_the_newest_change_grows_while_something_waits(tmp_path: Path
     assert samples(found)["tailrace_source_lag_seconds"] == 0
 
 
+def test_the_lag_grows_while_the_database_is_away(tmp_path: Path) -> None:
+    """A planner that waits for its database in a call has said last that nothing waits."""
+    clock = Clock()
+    idle = {"is_idle": True, "whole_s": NOW}
+    found = observation(written(tmp_path, reading=READING | {"held_bytes": 0}, **idle), clock)
+    clock.now = NOW + 600
+    assert samples(found)["tailrace_source_lag_seconds"] == 0
+    written(tmp_path, reading=READING | {"held_bytes": 0, "is_connected": False}, **idle)
+    values = samples(found)
+    assert values["tailrace_source_lag_seconds"] == 600
+    assert values["debezium_metrics_MilliSecondsBehindSource streaming"] == 600_000
+
+
 def test_batches_that_were_reported_late_are_caught_up_once(tmp_path: Path) -> None:
     found = observation(written(tmp_path))
     place = tmp_path / "query.json"
