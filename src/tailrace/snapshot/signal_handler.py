@@ -243,7 +243,9 @@ class SignalHandler:
     ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
         names = [(held.collection.schema, held.collection.table) for held in progress.held]
         paused = set(signals.resolve(action.collections, names)[0] if action.collections else names)
-        progress = replace(progress, held=_without(progress.held, paused))
+        kept_held = _without(progress.held, paused)
+        ended = [held.collection for held in progress.held if held not in kept_held]
+        progress = replace(progress, held=kept_held)
         if progress.state is None:
             if not paused:
                 return progress, before, []
@@ -254,6 +256,7 @@ class SignalHandler:
         before = None if before is None else before.without(action.collections)
         kept = () if left is None else left.collections
         gone = [collection for collection in progress.state.collections if collection not in kept]
+        gone += ended
         note = self._notifications.stopped(progress.state, gone if kept else ())
         return replace(progress, state=left), before, [note] if gone else []
 

@@ -12,7 +12,7 @@ from tailrace.command import cli
 from tailrace.config import Config
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
-from tailrace.snapshot.incremental import Notifications
+from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Notifications, PausedTable
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
 from tailrace.snapshot.signal_handler import SignalHandler
 from tailrace.snapshot.signals import Signal
@@ -92,3 +92,17 @@ def test_the_command_sends_a_signal(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert data["data-collections"] == ["s.a", "s.b"]
     assert cli.main(["tables", "add", str(file)]) == 2
     assert "needs the name of a table" in capsys.readouterr().err
+
+
+def test_a_paused_table_that_is_stopped_beside_a_snapshot_of_others_is_told() -> None:
+    held = PausedTable(Collection(*B), Cursor(("1",), ("9",), 1))
+    progress = Progress(state=IncrementalSnapshot("1", (Collection(*A),)), held=(held,))
+    handler = SignalHandler(lambda: [A, B], Notifications("p"), lambda sql: "")
+    after, _, (note,) = handler.handle(
+        Signal("2", "stop-snapshot", '{"data-collections": ["s.b"]}'), "", progress, None
+    )
+    assert (after.state, after.held) == (progress.state, ())
+    assert (note.type, dict(note.data)["data_collections"]) == ("ABORTED", "s.b")
+    # a signal that names no table stops all of them
+    after, _, (note,) = handler.handle(Signal("2", "stop-snapshot", None), "", progress, None)
+    assert (after.state, after.held, note.type) == (None, (), "ABORTED")
