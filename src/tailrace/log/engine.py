@@ -126,7 +126,8 @@ class LogEngine(Generic[O, P, T]):
         self._delay = StreamingDelay(config, runtime)
         self._dispatch = DispatchInterval(config, runtime)
         # a connector with slots watches its slot instead
-        self._margin = LogMargin(config, runtime) if config.get("log.warn.percent") is not None else None
+        has_margin = config.get("log.warn.percent") is not None
+        self._margin = LogMargin(config, runtime, self._notifications.direct.tell) if has_margin else None
         self._memory = _Memory(runtime.monotonic(), runtime.monotonic())
         self._read: list[tuple[Offset, O]] = []
         self._undo = Undo(
@@ -256,7 +257,7 @@ class LogEngine(Generic[O, P, T]):
     def _next_of_log(self, opened: OpenLog[O, P, T], since: O, limits: Limits) -> O:
         """Return the end of the next batch of the open log."""
         for notification in () if self._margin is None else self._margin.news():
-            self._notifications.add(notification)
+            self._notifications.add_told(notification)
         progress = past = replace(since.progress, notifications=(), reading=())
         windows = opened.windows
         if windows is None:

@@ -45,18 +45,20 @@ class HttpChannel:
         self._server: str = config["topic.prefix"]
         self._pause = pause
         self._waiting: queue.Queue[bytes] = queue.Queue(MOST_WAITING)
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def send(self, notifications: Sequence[tuple[Notification, int]]) -> None:
-        """Queue notifications, each with its time in ms since 1970. Never waits and never fails."""
+        """Queue notifications, each with its time in ms since 1970. Never waits and never fails. Any thread."""
         for notification, at_ms in notifications:
             try:
                 self._waiting.put_nowait(body(notification, at_ms, self._server))
             except queue.Full:
                 _log.warning("A notification is dropped: %d others wait for its receiver.", MOST_WAITING)
-        if notifications and self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="tailrace-notifications", daemon=True)
-            self._thread.start()
+        with self._lock:
+            if notifications and self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="tailrace-notifications", daemon=True)
+                self._thread.start()
 
     def flush(self, seconds: float) -> None:
         """Wait until everything is sent or dropped, at most `seconds`."""

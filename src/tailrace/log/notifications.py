@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
@@ -19,6 +19,31 @@ Snapshot = TypeVar("Snapshot")
 """The state of a snapshot in a connector's offsets."""
 
 
+class DirectChannels:
+    """The channels `log` and `http`, which need no batch. Its methods may be called by any thread.
+
+    `is_used` is True if the configuration names one of them.
+    """
+
+    def __init__(self, config: Mapping[str, Any], runtime: Runtime) -> None:
+        channels = config["notification.enabled.channels"]
+        self._are_lines = "log" in channels
+        self._http = HttpChannel(config) if "http" in channels else None
+        self._runtime = runtime
+        self.is_used = self._are_lines or self._http is not None
+
+    def write(self, notifications: Sequence[tuple[Notification, int]]) -> None:
+        """Write notifications, each with its time in ms since 1970."""
+        if self._are_lines:
+            write_to_log(notifications)
+        if self._http is not None:
+            self._http.send(notifications)
+
+    def tell(self, notification: Notification) -> None:
+        """Write a notification that must not wait for a batch: what it reports may keep batches from being planned."""
+        self.write(((notification, self._runtime.time_ns() // 1_000_000),))
+
+
 class PendingNotifications(ABC, Generic[Name, Snapshot]):
     """Pending notifications of one query, for the channels in `notification.enabled.channels`.
 
@@ -28,16 +53,17 @@ class PendingNotifications(ABC, Generic[Name, Snapshot]):
     def __init__(self, config: Mapping[str, Any], runtime: Runtime) -> None:
         channels = config["notification.enabled.channels"]
         self.are_records = "sink" in channels
-        self._are_lines = "log" in channels
-        self._http = HttpChannel(config) if "http" in channels else None
+        self.direct = DirectChannels(config, runtime)
         self._runtime = runtime
         self._initial = InitialNotifications(config["topic.prefix"])
         self._waiting: list[tuple[Notification, int]] = []
+        # notifications that `direct` has written and that wait for a batch
+        self._told: list[tuple[Notification, int]] = []
         self._rows: dict[Name, int] = {}
 
     @property
     def are_wanted(self) -> bool:
-        return self.are_records or self._are_lines or self._http is not None
+        return self.are_records or self.direct.is_used
 
     def add_to(self, progress: Progress) -> Progress:
         """Write the pending notifications, then those of `progress`, to the channels `log` and `http`.
@@ -45,12 +71,15 @@ class PendingNotifications(ABC, Generic[Name, Snapshot]):
         Return `progress` with all of them for the channel `sink`; with none if that channel is off.
         """
         notifications = (*self._waiting, *progress.notifications)
-        self._waiting = []
-        if self._are_lines:
-            write_to_log(notifications)
-        if self._http is not None:
-            self._http.send(notifications)
-        return replace(progress, notifications=notifications if self.are_records else ())
+        told = tuple(self._told)
+        self._waiting, self._told = [], []
+        self.direct.write(notifications)
+        return replace(progress, notifications=(*told, *notifications) if self.are_records else ())
+
+    def add_told(self, notification: Notification) -> None:
+        """Report a notification that `direct` has written on the channel `sink` too."""
+        if self.are_records:
+            self._told.append((notification, self._runtime.time_ns() // 1_000_000))
 
     def skipped(self) -> None:
         """Report that there is no initial snapshot: the mode asks for none, or it was taken before."""

@@ -95,10 +95,12 @@ class LogLevel:
     """The pipeline's reaction to a log that its server does not keep for ever: FINE, WARNED, PAUSED or STOPPED.
 
     A thread looks at the server now and then, and sets the level. The planner's thread reads `holds_back` before each
-    window of an incremental snapshot, and calls `demand` in each call of the query.
+    window of an incremental snapshot, and calls `demand` in each call of the query. `tell` gets the notification about
+    each change of level at once, in the thread that looks.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[Notification], None] = lambda _: None) -> None:
+        self._tell = tell
         self._level = FINE
         self._failure: PrerequisiteError | None = None
         self._news: deque[Notification] = deque()
@@ -118,6 +120,10 @@ class LogLevel:
         while self._news:
             yield self._news.popleft()
 
+    def _report(self, notification: Notification) -> None:
+        self._news.append(notification)
+        self._tell(notification)
+
     def _reached(self, percent: float | None, warns: float, pauses: float) -> int:
         """Return the level at `percent`: FINE, WARNED from `warns` percent on, or PAUSED from `pauses` percent on.
 
@@ -136,8 +142,8 @@ class LogMargin(LogLevel):
     The thread that asks the server calls `heed`.
     """
 
-    def __init__(self, config: Config, runtime: Runtime) -> None:
-        super().__init__()
+    def __init__(self, config: Config, runtime: Runtime, tell: Callable[[Notification], None] = lambda _: None) -> None:
+        super().__init__(tell)
         self._config, self._runtime = config, runtime
         # the lag in s at the latest look, and the time of that look
         self._before: tuple[float, float] | None = None
@@ -185,7 +191,7 @@ class LogMargin(LogLevel):
             "seconds_left": round(max(lasts_s - behind_s, 0)),
         }
         named = tuple((name, str(value)) for name, value in data.items())
-        self._news.append(Notification(str(uuid.uuid4()), "Source Log", LEVELS[level], named))
+        self._report(Notification(str(uuid.uuid4()), "Source Log", LEVELS[level], named))
 
 
 def told(found: LogRetention) -> str:

@@ -135,6 +135,27 @@ def test_an_incremental_snapshot_waits_and_the_log_goes_on() -> None:
     assert len(asked) == 1
 
 
+def test_a_level_is_told_at_once_while_the_query_stands_still(caplog: pytest.LogCaptureFixture) -> None:
+    """A sink that stands still is what brings a level about, and keeps the planner from being called."""
+    given = {"notification_enabled_channels": "log,sink", "notification_sink_topic_name": "n", "log_stop_percent": "90"}
+    query, found, _ = engine(snapshot_mode="no_data", **given)
+    with caplog.at_level(logging.INFO):
+        found.heed(replace(KEPT, behind_s=8.5 * DAY))
+        assert "Source Log PAUSED id=" in caplog.text
+        # the record on the topic comes with the next batch, and no second line
+        query.memory.write()
+        query.next()
+        assert caplog.text.count("Source Log PAUSED id=") == 1
+        notes = [
+            one.type for one, _ in Place.from_json(query.at).progress.notifications if one.aggregate == "Source Log"
+        ]
+        assert notes == ["PAUSED"]
+        query.clock.now += 60
+        found.heed(replace(KEPT, behind_s=9.5 * DAY))
+        found.heed(replace(KEPT, behind_s=9.5 * DAY))
+        assert "Source Log STOPPED id=" in caplog.text
+
+
 def test_a_pipeline_that_has_reached_its_end_plans_no_more() -> None:
     query, found, _ = engine(snapshot_mode="no_data", log_stop_percent="90")
     for behind_s in (9.5 * DAY, 9.5 * DAY):

@@ -105,7 +105,6 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         self._accepted: dict[int, CapturedTable] = {}
         self._stock = CoverageWatch(config, self._tables, settings.copies, settings.typed is not None)
         self._hypertables = HypertableCatalog(config, settings, outside.connect, outside.runtime)
-        self._watch = SlotWatch(config, lambda: outside.connect(config), outside.runtime)
         self.incremental = self._incremental()
         self.snapshots = PostgresSnapshots(
             config,
@@ -118,6 +117,8 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
             self._hypertables,
             self._stock,
         )
+        tell = self.snapshots.notifications.direct.tell
+        self._watch = SlotWatch(config, lambda: outside.connect(config), outside.runtime, tell)
 
     def _incremental(self) -> Incremental | None:
         config, shaping = self._config, self._settings.shaping
@@ -338,7 +339,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
                 self._discover()
             self._stock.look_again(self._connect())
         for notification in self._watch.news():
-            self.snapshots.notifications.add(notification)
+            self.snapshots.notifications.add_told(notification)
 
     def _discover(self) -> None:
         """Add new tables that the lists name to the publication, if publication.autocreate.mode is `filtered`."""

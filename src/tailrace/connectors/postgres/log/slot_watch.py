@@ -27,13 +27,17 @@ class SlotWatch(LogLevel):
     """Monitors the level of one query's slot, with a session and a thread of its own.
 
     `start` starts the thread, which reads the slot every `slot.watch.interval.ms`. A failure is ignored until the next
-    interval: the reader of the log reports lost servers.
+    interval: the reader of the log reports lost servers. `tell` is that of LogLevel.
     """
 
     def __init__(
-        self, config: Mapping[str, Any], connect: Callable[[], psycopg.Connection[Any]], runtime: Runtime
+        self,
+        config: Mapping[str, Any],
+        connect: Callable[[], psycopg.Connection[Any]],
+        runtime: Runtime,
+        tell: Callable[[Notification], None] = lambda _: None,
     ) -> None:
-        super().__init__()
+        super().__init__(tell)
         self._config = config
         self._connect = connect
         self._runtime = runtime
@@ -77,7 +81,7 @@ class SlotWatch(LogLevel):
         if level != was:
             self._note(slot, level)
         if level > was:
-            self._report(connection, slot, level)
+            self._warn(connection, slot, level)
         elif level < was:
             log.warning("%s%s", retention.told(slot, self._rate), "; snapshots go on" if was >= PAUSED > level else "")
         # a slot whose log shrinks is being read: stopping now would keep it full
@@ -100,9 +104,9 @@ class SlotWatch(LogLevel):
         data |= {} if slot.limit is None else {"limit_bytes": slot.limit}
         data |= {} if left is None else {"seconds_left": round(left)}
         named = tuple((name, str(value)) for name, value in data.items())
-        self._news.append(Notification(str(uuid.uuid4()), "Replication Slot", LEVELS[level], named))
+        self._report(Notification(str(uuid.uuid4()), "Replication Slot", LEVELS[level], named))
 
-    def _report(self, connection: psycopg.Connection[Any], slot: SlotLog, level: int) -> None:
+    def _warn(self, connection: psycopg.Connection[Any], slot: SlotLog, level: int) -> None:
         found = list(retention.causes(connection, slot))
         why = "".join(f"; {text}: {remedy}" for text, remedy in found)
         paused = "; incremental snapshots wait (slot.pause.percent)" if level >= PAUSED else ""
