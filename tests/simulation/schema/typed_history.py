@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 import psycopg
-from pyspark.sql.types import StringType, StructField, StructType, VariantVal
+from pyspark.sql.types import LongType, StringType, StructField, StructType, VariantVal
 
 from tailrace.connectors import registry
 from tailrace.errors import TailraceError
@@ -271,7 +271,10 @@ class TypedPipeline(Pipeline):
             key = schema["key"].dataType if "key" in schema.names else StructType()
             assert isinstance(key, StructType)
             known = {one.name: one for one in key}
-            missing = [one for one in row if one.name in self._key and one.name not in known]
+            # keys are numbers, and a column that is gone has no type any more
+            kinds = {one.name: one.dataType for one in row}
+            further = sorted(self._key - known.keys())
+            missing = [StructField(one, kinds.get(one, LongType())) for one in further]
             others = [one for one in schema if one.name != "key"]
             schema = StructType([*others, StructField("key", StructType([*known.values(), *missing]))])
         typed = declared(schema)
