@@ -38,10 +38,13 @@ _NEW_KEY = "__debezium.newkey"
 _OLD_KEY = "__debezium.oldkey"
 
 
-def marker_text(marker: Marker, settings: EventSettings) -> str | None:
-    """Return `source.snapshot`; None if the event shows null instead of the default."""
+def marker_text(marker: Marker, settings: EventSettings, nulls: str = "") -> str | None:
+    """Return `source.snapshot`; None if the event shows null instead of the default.
+
+    Transforms may have the default in any case (`nulls` is "filled"), or the null ("bare").
+    """
     if marker is Marker.FALSE:
-        return "false" if settings.replace_null_with_default else None
+        return "false" if nulls == "filled" or (settings.replace_null_with_default and not nulls) else None
     inner = (Marker.FIRST, Marker.FIRST_IN_DATA_COLLECTION, Marker.LAST_IN_DATA_COLLECTION)
     if not settings.has_nanos and marker in inner:
         return "true"

@@ -47,21 +47,15 @@ class BatchColumns:
             self._made[name] = make(self)
         return self._made[name]
 
-    def _markers(self) -> pa.Array | SharedValue:
+    def _markers(self, nulls: str = "") -> pa.Array | SharedValue:
         if self.batch.marker is None:
-            return SharedValue(marker_text(Marker.FALSE, self.settings))
-        return pa.array([marker_text(marker, self.settings) for marker in Marker], pa.string())
-
-    def _shown_markers(self) -> pa.Array | SharedValue:
-        """Return the markers, without the default for rows of the log."""
-        if self.batch.marker is None:
-            return SharedValue(None)
-        shown = (None if marker is Marker.FALSE else marker_text(marker, self.settings) for marker in Marker)
-        return pa.array(shown, pa.string())
+            return SharedValue(marker_text(Marker.FALSE, self.settings, nulls))
+        return pa.array([marker_text(marker, self.settings, nulls) for marker in Marker], pa.string())
 
     _MAKERS: ClassVar[dict[str, Callable[[BatchColumns], pa.Array | SharedValue]]] = {
         "marker": _markers,
-        "shown_marker": _shown_markers,
+        "filled_marker": lambda self: self._markers("filled"),
+        "bare_marker": lambda self: self._markers("bare"),
         "commit_ms": lambda self: pa.array(self.batch.transactions.commit_us // 1000),
         "commit_us": lambda self: pa.array(self.batch.transactions.commit_us),
         "commit_ns": lambda self: pa.array(self.batch.transactions.commit_us * 1000),

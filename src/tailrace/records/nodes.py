@@ -92,7 +92,7 @@ def as_optional(node: Node) -> Node:
             return replace(node, column=replace(node.column, schema=kind, null=null))
         case BlockColumn() if node.type.default != ABSENT:
             # the snapshot marker, the only column with a default
-            return BlockColumn("shown_marker", kind, node.by)
+            return BlockColumn("bare_marker", kind, node.by)
         case Constant() | BlockColumn() | Text() | ComputedColumn():
             return replace(node, type=kind)
 
@@ -117,6 +117,9 @@ def with_defaults(node: Node) -> Node:
     """Return the node with its default instead of nulls, whatever the converter does with nulls."""
     if isinstance(node, ImageColumn) and node.type.optional and node.type.default not in (ABSENT, None):
         return replace(node, column=replace(node.column, null=dumps(node.type.default).encode()))
+    if isinstance(node, BlockColumn) and node.type.default not in (ABSENT, None):
+        # the snapshot marker, the only column with a default
+        return BlockColumn("filled_marker", node.type, node.by)
     return node
 
 

@@ -130,6 +130,12 @@ def test_numbers_and_bytes_are_as_they_are(name: str, schema: LogicalType, value
 def test_a_converter_of_one_type_says_what_it_cannot_write() -> None:
     with pytest.raises(ConversionError, match="IntegerConverter cannot write a struct, in the record c for topic"):
         formats.find("integer").compile(Constant({}, struct(Field("id", INT32))), True, RECORD)
+    decimal = semantic(BYTES, "org.apache.kafka.connect.data.Decimal", scale="2")
+    for name in ("bytearray", "binary"):
+        with pytest.raises(
+            ConversionError, match="ByteArrayConverter cannot write a decimal, in the record c for topic"
+        ):
+            formats.find(name).compile(Constant("AQI=", decimal), True, RECORD)
 
 
 class Columns:

@@ -58,6 +58,16 @@ def test_documents_pass_through_a_chain() -> None:
     ]
 
 
+def test_the_snapshot_marker_is_its_default_or_null_as_a_transform_needs_it() -> None:
+    flat = {"transforms": "f", "transforms.f.type": f"{CONNECT}.Flatten$Value"}
+    for nulls in ("true", "false"):
+        (row,) = rows("c", [INSERTED], **flat, **{"value.converter.replace.null.with.default": nulls})
+        assert json.loads(row["value"])["source.snapshot"] == "false"
+    unwrap = {**UNWRAP, "transforms": "u", "transforms.u.add.fields": "source.snapshot"}
+    (row,) = rows("c", [INSERTED], **unwrap)
+    assert json.loads(row["value"])["__source_snapshot"] in (None, "false")
+
+
 def test_fields_of_transactions_and_updates_are_added() -> None:
     added = "transaction.id,transaction.total_order"
     added += ",updateDescription.updatedFields:new,updateDescription.removedFields:gone"

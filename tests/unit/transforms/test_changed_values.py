@@ -152,6 +152,9 @@ def test_a_masked_instant_is_the_text_of_its_mask() -> None:
     [
         (STRING, "secret", "***", "***"),
         (INT8, 5, "-128", -128),
+        # As Java makes whole numbers: without a fraction and upper bits.
+        (INT8, 5, "300", 44),
+        (INT32, 5, "-1.9", -1),
         (INT64, 5, "9223372036854775807", 2**63 - 1),
         (FLOAT, 5.0, "-0.5", -0.5),
         (DOUBLE, 5.0, "1e7", 1e7),
@@ -166,7 +169,7 @@ def test_a_mask_may_be_given(kind: LogicalType, given: Any, text: str, mask: Any
     ("kind", "value", "text", "said"),
     [
         (BYTES, "AA==", "", "MaskField cannot mask the field v, which is of the type bytes"),
-        (INT8, 1, "128", "MaskField cannot make int8 of its replacement for the field v"),
+        (INT8, 1, "x", "MaskField cannot make int8 of its replacement for the field v"),
         (INT32, 1, "x", "MaskField cannot make int32 of its replacement for the field v"),
         (DOUBLE, 1.0, "x", "MaskField cannot make a number of its replacement for the field v"),
         (DECIMAL, "AA==", "0.001", "MaskField has a replacement with more decimal places than the field v"),

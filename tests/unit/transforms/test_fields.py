@@ -66,6 +66,13 @@ def test_a_path_leads_into_structs_in_the_second_syntax() -> None:
     assert values(connect("ExtractField$Value", field="`a.b`", **nested), dotted) == [7]
 
 
+def test_a_default_within_a_struct_that_is_null_is_shown_as_the_converter_shows_nulls() -> None:
+    kind = struct(Field("s", struct(Field("n", INT32.with_default(5))).with_optional(True))).with_optional(True)
+    step = connect("ExtractField$Value", field="s.n", field_syntax_version="V2")
+    assert values(step, Constant(None, kind)) == [5]
+    assert values(step, Constant(None, kind), **{"replace.null.with.default": False}) == [None]
+
+
 def test_a_field_of_a_struct_that_is_null_is_null() -> None:
     step = connect("ExtractField$Value", field="id")
     assert one(step, record_of(NOTHING)).value is None

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tailrace.columns import Column
+from tailrace.config.formats import Format
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.errors import TransformError
 from tailrace.events.record_assembly import to_rows
@@ -121,6 +122,18 @@ def test_rows_that_get_the_mark_of_deletes_have_their_defaults_unless_an_option_
     for kept, age in (({}, None), (marked, 18), (marked | {"replace_null_with_default": "false"}, None)):
         (found,) = told([unwrap(**kept)], CHANGES[1:2], replace_null_with_default=False)
         assert found.value["age"] == age
+
+
+def test_a_default_that_a_transform_puts_in_is_a_text_too() -> None:
+    text = Format("simplestring", "value", ())
+    for mode, shown in (
+        ("rewrite", b"Struct{id=1,name=Ann,age=18,__deleted=false}"),
+        ("drop", b"Struct{id=1,name=Ann}"),
+    ):
+        step = unwrap(delete_tombstone_handling_mode=mode)
+        chosen = settings([step], value_format=text, replace_null_with_default=False)
+        (rows,) = to_rows(batch(CUSTOMERS, CHANGES[1:2]), chosen, FORM)
+        assert rows["value"].to_pylist() == [shown]
 
 
 def test_a_null_is_no_topic_though_its_column_has_a_default() -> None:

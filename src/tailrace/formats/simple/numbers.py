@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.columns.logical import LogicalType
 from tailrace.errors import ConversionError
 from tailrace.formats.arrow import array_of, untyped
 from tailrace.formats.base import EncodingChoice
@@ -18,6 +19,9 @@ from tailrace.formats.option_reader import OptionReader
 from tailrace.kernels.buffers import binary_array, readonly, valid_flags
 from tailrace.records.columns import Columns, Indexes
 from tailrace.records.layout import Constant, Node, RecordLayout
+
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+"""Bytes in schemas, but numbers in Java."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +52,10 @@ class PlainNumbers:
     def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _NumberDocument | None:
         if isinstance(layout, Constant) and layout.value is None:
             return None
-        if layout.type.connect != self.connect:
+        if layout.type.connect != self.connect or layout.type.name == _DECIMAL:
             topic = record.topic if isinstance(record.topic, str) else "a computed topic"
             raise ConversionError(
-                f"{self.name} cannot write a {layout.type.connect}, in the record {record.op} for {topic}.",
+                f"{self.name} cannot write a {_word(layout.type)}, in the record {record.op} for {topic}.",
                 f"It accepts only {self.connect}: take the field out of its struct by the transform ExtractField, or "
                 "name another converter.",
             )
@@ -79,6 +83,10 @@ class PlainNumbers:
         size = np.dtype(self.form).itemsize
         offsets = np.arange(len(values) + 1, dtype=np.int32) * np.int32(size)
         return binary_array(readonly(data), readonly(offsets), valid_flags(values))
+
+
+def _word(kind: LogicalType) -> str:
+    return "decimal" if kind.name == _DECIMAL else kind.connect
 
 
 class _NumberBlock:

@@ -42,11 +42,15 @@ class _TextDocument:
 
 @dataclass(frozen=True, slots=True)
 class TextEncoding:
-    """See formats.base.Encoding. `shown` returns the text of a value; texts stay unchanged. `charset` encodes it."""
+    """See formats.base.Encoding. `shown` returns the text of a value; texts stay unchanged. `charset` encodes it.
+
+    `bares`: the layout may show defaults for nulls, which are then shown as nulls.
+    """
 
     shown: Callable[[Any, LogicalType], str]
     name: str
     charset: str = "utf-8"
+    bares: bool = True
 
     def with_options(self, part: str, options: Mapping[str, str]) -> EncodingChoice:
         """See formats.base.ConfiguredEncoding."""
@@ -57,13 +61,14 @@ class TextEncoding:
             charset = codecs.lookup(word).name
         except LookupError:
             raise ConfigError(f"{given.prefix}converter.encoding = {word} is not supported.", "Use UTF-8.") from None
-        # Java's structs show the values, not the defaults that replace nulls
-        return given.taken(replace(self, charset=charset), keeps_nulls=True)
+        # Java's structs show the values, not the defaults that replace nulls. The converter of values decides what
+        # layouts show, so a default in a value comes from a transform.
+        return given.taken(replace(self, charset=charset, bares=part != "value"), keeps_nulls=True)
 
     def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _TextDocument | None:
         if isinstance(layout, Constant) and layout.value is None:
             return None
-        layout = _without_defaults(layout)
+        layout = self._bare(layout)
         found = list(self._parts(layout))
         if None not in found:
             parts = Assembly.of(b"", [part for part in found if part is not None])
@@ -75,7 +80,7 @@ class TextEncoding:
         return _TextBlock(columns, self)
 
     def one(self, layout: Node, schemas: bool, record: RecordLayout) -> bytes | None:
-        text = JSON.one(_without_defaults(layout), False, record)
+        text = JSON.one(self._bare(layout), False, record)
         return self.written(text, layout.type)
 
     def written(self, text: bytes, schema: LogicalType) -> bytes | None:
@@ -87,6 +92,9 @@ class TextEncoding:
             raise ConversionError(
                 f"A text has characters that {self.charset} does not have.", "Set converter.encoding to UTF-8."
             ) from None
+
+    def _bare(self, layout: Node) -> Node:
+        return _without_defaults(layout) if self.bares else layout
 
     def _parts(self, node: Node) -> Iterator[bytes | ValueHole | None]:
         """Yield the parts of a struct of integers and texts that are never null, like keys; None for anything else."""

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from tailrace.records.layout import RecordLayout
+from tailrace.columns.logical import ABSENT
+from tailrace.records.layout import Constant, RecordLayout
 from tailrace.records.nodes import at, with_defaults
 from tailrace.records.transform import RefusedRecord, Rewritten
-from tailrace.transforms.key_or_value import KEY, VALUE, defaults, part, with_part
+from tailrace.transforms.key_or_value import KEY, VALUE, defaults, is_missing, part, with_part
 from tailrace.transforms.option_reader import OptionReader
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractField:
-    """A tailrace.records.transform.Transform. `path` has one name, or several of nested structs."""
+    """A tailrace.records.transform.Transform. `path` has one name, or several of nested structs.
+
+    If `fills`, a field of a struct that is null gets its default, as the converter does for nulls.
+    """
 
     which: str
     path: tuple[str, ...]
     defaults: bool
+    fills: bool = True
+
+    def with_nulls(self, filled: bool) -> ExtractField:
+        """Return the transform for a converter that replaces nulls with defaults (`filled`), or does not."""
+        return replace(self, fills=filled)
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         node = part(record, self.which)
@@ -30,6 +39,14 @@ class ExtractField:
         found = at(node, self.path)
         if found is None:
             raise RefusedRecord(f"ExtractField finds no field {'.'.join(self.path)} in the {self.which}")
+        if (
+            isinstance(found, Constant)
+            and is_missing(found)
+            and self.fills
+            and found.type.default not in (ABSENT, None)
+        ):
+            # of a struct that is null, so that the converter decides
+            found = replace(found, value=found.type.default)
         return with_part(record, self.which, with_defaults(found) if self.defaults else found)
 
 

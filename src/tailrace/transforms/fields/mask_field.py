@@ -118,14 +118,13 @@ def _decimal(field: str, kind: LogicalType, text: str | None) -> str:
 
 
 def _whole(field: str, kind: LogicalType, text: str) -> int:
+    """Return a number without its fraction and its upper bits, as Java makes it of a decimal."""
     bits = _BITS[kind.connect]
     try:
-        number = int(text)
-    except ValueError:
-        number = 1 << bits
-    if not -(1 << bits - 1) <= number < 1 << bits - 1:
-        raise RefusedRecord(f"MaskField cannot make {kind.connect} of its replacement for the field {field}")
-    return number
+        whole = int(Decimal(text.strip()))
+    except (InvalidOperation, ValueError, OverflowError):
+        raise RefusedRecord(f"MaskField cannot make {kind.connect} of its replacement for the field {field}") from None
+    return (whole + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
 
 
 def _floating(field: str, single: bool, text: str) -> Verbatim:

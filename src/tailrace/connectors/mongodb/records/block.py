@@ -251,10 +251,10 @@ class DocumentChunk:
             return SharedValue(-1)
         return pa.array(self.segment.time[self.low : self.high] & 0xFFFFFFFF)
 
-    def _snapshots(self) -> pa.Array | SharedValue:
+    def _snapshots(self, nulls: str = "") -> pa.Array | SharedValue:
         if self.segment.markers is None:
-            return SharedValue(marker_text(Marker.FALSE, self.settings.events))
-        return _marker_texts(self.settings.events)
+            return SharedValue(marker_text(Marker.FALSE, self.settings.events, nulls))
+        return _marker_texts(self.settings.events, nulls)
 
     def _hashes(self) -> pa.Array | SharedValue:
         segment = self.segment
@@ -321,6 +321,8 @@ class DocumentChunk:
         "order": _orders,
         "initial": lambda self: SharedValue(self.segment.kind == READ),
         "marker": _snapshots,
+        "filled_marker": lambda self: self._snapshots("filled"),
+        "bare_marker": lambda self: self._snapshots("bare"),
         "wall_ms": lambda self: pa.array(self._ns // 1_000_000),
         "wall_us": lambda self: pa.array(self._ns // 1000),
         "wall_ns": lambda self: pa.array(self._ns),
@@ -387,5 +389,5 @@ def _numbers(values: Int64s, known: npt.NDArray[np.bool_]) -> pa.Array | SharedV
 
 
 @lru_cache(maxsize=8)
-def _marker_texts(events: EventSettings) -> pa.Array:
-    return pa.array([marker_text(marker, events) for marker in Marker], pa.string())
+def _marker_texts(events: EventSettings, nulls: str) -> pa.Array:
+    return pa.array([marker_text(marker, events, nulls) for marker in Marker], pa.string())
