@@ -135,6 +135,9 @@ class Known:
     def review(self, oid: int, at: Moment) -> int:
         raise AssertionError
 
+    def changed(self, version: int) -> None:
+        assert version in range(len(CAPTURED))
+
 
 def index(
     transactions: list[list[Change]],

@@ -205,6 +205,38 @@ def test_typed_rows_go_on_where_the_lists_give_a_renamed_table_up(database: Data
         query.planner.close()
 
 
+def test_partitions_behind_their_root_are_no_tables_of_the_log(
+    make: Callable[..., Query], database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server describes them beside the root. They counted as captured until the next start, which warned that no
+    change of them arrives any more, and rows that one of them had when it was detached were missing without a word."""
+    database.execute("create table p_2 partition of p for values from (10) to (20) partition by range (id)")
+    database.execute("create table p_3 partition of p_2 for values from (10) to (15)", "insert into p values (1), (11)")
+    database.execute("alter publication dbz_publication set (publish_via_partition_root = true)")
+    lists = {"publish.via.partition.root": "true", "table.include.list": r"public\.p.*"}
+    query = Query(database, **{**OPTIONS, **lists})
+    try:
+        run(query)
+        (text,) = [one for one in caplog.messages if one.startswith("public.p")]
+        assert text == (
+            "public.p: changes of its partitions (public.p_1, public.p_2, public.p_3) arrive under its name alone. "
+            "Leave them out."
+        )
+        for row in (2, 3):
+            database.execute(f"insert into p values ({row})")
+            run(query)
+        assert {one for one in caplog.messages if one.startswith("public.p")} == {text}
+        assert "arrives any more" not in caplog.text
+        database.execute(
+            "alter table p detach partition p_1", "alter publication dbz_publication add table p_1",
+            "insert into p_1 values (4)",
+        )  # fmt: skip
+        run(query)
+        assert "public.p_1 is captured from now on, but the log does not bring the rows that it already" in caplog.text
+    finally:
+        query.planner.close()
+
+
 @pytest.mark.parametrize("way", ["change", "end", "start"])
 def test_typed_rows_end_where_the_lists_leave_their_table_out(database: Database, way: str) -> None:
     database.execute("create table t (id int primary key)", "insert into t values (1)")

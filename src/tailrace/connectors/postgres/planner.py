@@ -377,7 +377,12 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
             Connections.of(config, self._connect(), self._outside),
             database=config["database.dbname"],
             relations=Relations(
-                history, self._is_captured, self._admit, self._outside.runtime, by_name=self._settings.copy
+                history,
+                self._is_captured,
+                self._names.admit,
+                self._outside.runtime,
+                by_name=self._settings.copy,
+                note=lambda table: self._stock.seen(table.oid, str(table.id)),
             ),
             since=StartPosition(
                 since.log,
@@ -406,10 +411,6 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         if self._outside.watches:
             self._watch.start()
         return session
-
-    def _admit(self, table: TableSchema) -> TableSchema:
-        self._stock.seen(table.oid, str(table.id))
-        return self._names.admit(table)
 
     def _wanted(self, since: PostgresOffset, target: LogPosition | None) -> LogSelection:
         settings = self._settings

@@ -132,7 +132,7 @@ class Coverage:
     `refuses` is the reason why the server refuses its updates and deletes, "" if it accepts them. `without_log` are its
     unlogged partitions, `foreign` those that are foreign tables. `identity` are the columns that the log has of every
     old row, None for all of them, or if there is no such row; `by_index` is True if an index other than the primary key
-    says so.
+    says so. `is_within` is True if changes arrive under the name of the partitioned table above it.
     """
 
     oid: int
@@ -149,6 +149,7 @@ class Coverage:
     foreign: tuple[TableId, ...] = ()
     identity: frozenset[str] | None = None
     by_index: bool = False
+    is_within: bool = False
 
     @property
     def is_published_whole(self) -> bool:
@@ -205,6 +206,7 @@ def _covered(
         tuple(leaf.name for leaf in leaves if not leaf.is_logged and leaf.kind != "f") if own is not None else (),
         tuple(leaf.name for leaf in leaves if leaf.kind == "f") if own is not None else (),
         *_identity(leaves or [relation]),
+        is_within=own is None and bool(above),
     )
 
 
@@ -422,7 +424,7 @@ def findings(
     arriving = {one.name for one in ordered if one.arrives}
     silent: dict[TableId, list[TableId]] = {}
     for one in ordered:
-        if not one.arrives and len(one.arrives_as) == 1 and one.arrives_as[0] in arriving and not one.is_root:
+        if one.is_within and one.arrives_as[0] in arriving:
             silent.setdefault(one.arrives_as[0], []).append(one.name)
     covered = {name for names in silent.values() for name in names}
     found = []
@@ -458,7 +460,7 @@ def _named(
             + ("" if is_kept else ", which are not captured"),
             "Set publish.via.partition.root=true, and if the publication exists: alter publication … set "
             "(publish_via_partition_root = true). The changes of all partitions then have the partitioned table's name."
-            if one.is_root
+            if one.is_root and not one.is_within
             else "Capture the partitioned table.",
         )
     elif one.is_unlogged:

@@ -50,8 +50,8 @@ class Relations:
     """Turns Relation messages into table versions, whose ids are places in `versions`.
 
     `captured(relation)` returns True for a captured table. `admit` returns the schema to use for a new version, or
-    raises. `by_name` is True if copies identify columns by name only. `use` is called before all other methods, and
-    again for each new session.
+    raises. `note` is called for each version with changes of rows. `by_name` is True if copies identify columns by name
+    only. `use` is called before all other methods, and again for each new session.
 
     The catalog is read once for the messages of a run, and again while it does not yet show the alterations of a
     transaction that was read from the log. It is not read for messages whose result the history has.
@@ -65,8 +65,12 @@ class Relations:
         runtime: Runtime = THREADS,
         *,
         by_name: bool = False,
+        note: Callable[[TableSchema], None] = lambda _: None,
     ) -> None:
         self._runtime = runtime
+        self._note = note
+        # The versions that were noted.
+        self._noted: set[int] = set()
         self._by_name = by_name
         self.history = history
         self.versions: list[TableSchema] = []
@@ -89,6 +93,7 @@ class Relations:
         if self._kept is not None:
             self._known, count = self._kept
             del self.versions[count:]
+            self._noted = {number for number in self._noted if number < count}
             self._kept = None
             self.history.discard()
 
@@ -124,6 +129,12 @@ class Relations:
         else:
             attributes = self._decide(relation, at, resent)
         return self._version(relation, attributes)
+
+    def changed(self, version: int) -> None:
+        """Note that the run has changes of rows of the version's table."""
+        if version not in self._noted:
+            self._noted.add(version)
+            self._note(self.versions[version])
 
     def is_due(self, oid: int, xid: int) -> bool:
         """Return True if the transaction `xid` is newer than work on the table that is not yet in its current version.

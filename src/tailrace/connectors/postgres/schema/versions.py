@@ -58,6 +58,10 @@ class VersionedTables(Protocol):
         """Return the version of a change for which `is_due` is True, and of the table's later changes."""
         ...
 
+    def changed(self, version: int) -> None:
+        """Note that the run has changes of rows of the version's table."""
+        ...
+
 
 @dataclass(slots=True)
 class MessageRun:
@@ -107,7 +111,8 @@ class Versions:
         version = np.full(len(kinds), UNCAPTURED, np.int32)
         announced = np.flatnonzero(kinds == _RELATION)
         is_row: npt.NDArray[np.bool_] = _IS_ROW[kinds]
-        for oid in np.unique(relations[is_row]):
+        changed = np.unique(relations[is_row])
+        for oid in changed:
             known = self.current.get(int(oid))
             if known is None:
                 first = int(np.flatnonzero(is_row & (relations == oid))[0])
@@ -127,7 +132,18 @@ class Versions:
             self._set(run, is_row, version, place, relation.relation_id, resolved)
             since = place
         self._review(run, is_row, version, since, len(kinds))
+        self._tell(set(changed.tolist()))
         return version
+
+    def _tell(self, changed: set[int]) -> None:
+        """Note the versions of the tables `changed`.
+
+        Of a partition whose changes have the name of the partitioned table the server sends a Relation message alone.
+        """
+        found = {number for oid, number in self._before.items() if oid in changed}
+        found.update(number for _, oid, number in self._steps if oid in changed)
+        for number in found - {UNCAPTURED}:
+            self.tables.changed(number)
 
     def at(self, oid: int, message: int) -> int:
         """Return the version of the table `oid` at a message of the run."""
