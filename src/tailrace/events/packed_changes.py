@@ -334,10 +334,16 @@ class _Work:
         return np.flatnonzero(standing(scope, puts, takes, moved, same))
 
     def _demand_keys(self, values: pa.Array, entries: _Entries) -> None:
-        """Raise ConversionError if a change lacks the key of its row."""
+        """Raise ConversionError if a change lacks the key of its row, or if the row has null there."""
         without = np.asarray(values.is_null()) & (entries.op != _TRUNCATE)
+        table = self.batch.table.id
+        if (without & (entries.op != _DELETE)).any():
+            raise ConversionError(
+                f"A row of {table} has null in a column of its key.",
+                "Give the table a primary key, name columns that are never null in message.key.columns, or leave the "
+                "table out.",
+            )
         if without.any():
-            table = self.batch.table.id
             raise ConversionError(
                 f"The log does not carry the key of a row of {table} that was changed or deleted.",
                 "Name columns that are never null, and that old rows have, in message.key.columns; let the old rows be "

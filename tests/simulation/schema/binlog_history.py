@@ -35,7 +35,10 @@ _KEYED = """
 select index_name from information_schema.statistics where table_schema = %s and table_name = %s and non_unique = 0
 group by index_name having sum(nullable = 'YES') = 0 and sum(column_name is null) = 0
 """
-_LEFT_OUT = re.compile(r"The table \w+\.(\w+\.\S+) has no key|The log does not carry the key of a row of (\S+) that")
+_LEFT_OUT = re.compile(
+    r"The table \w+\.(\w+\.\S+) has no key|The log does not carry the key of a row of (\S+) that"
+    r"|A row of (\S+) has null in"
+)
 
 
 class BinlogHistory:

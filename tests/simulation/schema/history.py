@@ -40,7 +40,7 @@ SIGNALS = "public.signals"
 
 
 _LEFT_OUT = re.compile(
-    r"The table \w+\.(\S+) has no key|The log does not carry the key of a row of (\S+) that"
+    r"The table \w+\.(\S+) has no key|The log does not carry the key of a row of (\S+) that|A row of (\S+) has null in"
     r"|  - (\S+): |^PrerequisiteError: (\S+): "
     r"|^SinkError: The sink jdbc refuses a record of the topic p\.(\S+) at .* (?:it has no key|of its key is null)"
 )

@@ -199,6 +199,8 @@ def test_of_a_snapshot_the_values_alone_may_be_wanted() -> None:
 def test_a_change_that_does_not_tell_its_key_is_an_error() -> None:
     with pytest.raises(ConversionError, match=r"does not carry the key of a row of public\.t"):
         blocks(batch(TABLE, [("d", (None, "a"), None)]))
+    with pytest.raises(ConversionError, match=r"A row of public\.t has null in a column of its key"):
+        blocks(batch(TABLE, [("c", None, (None, "a"))]))
 
 
 def test_an_update_that_lacks_the_old_row_is_an_error_where_there_should_be_one() -> None:
