@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tailrace.columns.blocks import BlockForm, Head, Place, written
 from tailrace.sinks.tables.batch import with_values
 from tailrace.sinks.tables.evolution import Alteration, HeldColumn, HeldTable, Phase, Policies, UnfollowedAlteration
+from tailrace.sinks.tables.formats.iceberg.schemas import held
 from tailrace.sinks.tables.rows import BlockOpening, places_of
 from tailrace.sinks.tables.statements import holds, type_of, widens
 
@@ -51,6 +52,14 @@ def followed(
 def test_a_record_is_read_as_it_was_written() -> None:
     record = HeldTable((HeldColumn(1, "id", "id"), HeldColumn(2, "a", "", True)), ("id",), 7, ("0A", 3))
     assert HeldTable.of(record.text()) == record
+
+
+def test_a_table_of_iceberg_has_what_it_was_made_with() -> None:
+    """Each later run ended because the type of a sparse vector had changed."""
+    vector = pa.struct([("dimensions", pa.int16()), ("vector", pa.map_(pa.int16(), pa.float64()))])
+    found = form(ID, (2, "v", held(vector)))
+    there = {"id": "int", "v": "struct<dimensions:int,vector:map<int,double>>"}
+    assert Alteration(HeldTable.first(found, ("0A", 0)), found, AT, there, ALWAYS).is_nothing
 
 
 def test_nothing_has_changed() -> None:

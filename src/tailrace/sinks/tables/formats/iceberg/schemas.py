@@ -44,6 +44,8 @@ def held(kind: pa.DataType) -> pa.DataType:
     """Return the Arrow type that a table has for a column: integers have 32 or 64 bits."""
     if pa.types.is_int8(kind) or pa.types.is_int16(kind):
         return pa.int32()
+    if pa.types.is_map(kind):
+        return pa.map_(held(kind.key_type), kind.item_field.with_type(held(kind.item_type)))
     if pa.types.is_list(kind):
         return pa.list_(kind.value_field.with_type(held(kind.value_type)))
     if pa.types.is_struct(kind):
