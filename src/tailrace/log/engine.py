@@ -24,6 +24,7 @@ from tailrace.snapshot.channels import first_positions
 from tailrace.snapshot.incremental import Notification
 from tailrace.snapshot.mode import snapshot_mode
 from tailrace.snapshot.progress import Progress
+from tailrace.snapshot.table_commands import settled
 
 
 class Undo:
@@ -261,6 +262,8 @@ class LogEngine(Generic[O, P, T]):
         progress = past = replace(since.progress, notifications=(), reading=())
         windows = opened.windows
         if windows is None:
+            # tables may have been added by signals that the configuration has no more
+            progress = replace(progress, commands=settled(progress.commands, self._config))
             found = self._next_batch(opened, since.log, limits)
         else:
             begun = windows.begin(past)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tailrace.connectors.binlog.live_tables import listed
+from tailrace.connectors.binlog.log_session import BinlogLogSession
 from tailrace.connectors.binlog.planner import BinlogEngine
 from tailrace.connectors.binlog.setup.prerequisites import check
 from tailrace.connectors.binlog.status import describe
@@ -450,6 +451,28 @@ def test_a_table_gets_another_key_while_its_reading_is_paused(
     query.settle()
     assert sorted(one["value"]["after"]["id"] for one in query.of("b") if one["op"] == "r") == list(range(6))
     assert f"{database.name}.b has another key than before: it is read again" in caplog.text
+
+
+def test_a_command_is_taken_over_by_a_file_without_signals(
+    database: MySqlDatabase, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = make()
+    query.settle()
+    query.send("add-tables", "b")
+    query.settle()
+    assert query.commands["added"] == [[database.name, "b"]]
+    opened: list[object] = []
+    start = BinlogLogSession.start
+    monkeypatch.setattr(BinlogLogSession, "start", lambda self: (opened.append(self), start(self))[1])
+    del query.options["signal.data.collection"]
+    query.options["table.include.list"] = f"{database.name}.[ab]"
+    query.kill()
+    for number in range(4):
+        database.execute(f"insert into b values ({60 + number}, 'x')")
+        query.settle()
+    assert query.is_equal("b")
+    assert len(opened) == 1
+    assert query.commands is None
 
 
 def test_a_blocking_snapshot_of_what_the_user_may_not_read_is_given_up(

@@ -11,6 +11,7 @@ import pytest
 
 from tailrace.connectors.postgres.consistent_read import HeldSnapshot
 from tailrace.connectors.postgres.live_tables import listed
+from tailrace.connectors.postgres.log_session import PostgresLogSession
 from tailrace.connectors.postgres.setup.prerequisites import check, demand
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, PrerequisiteError
@@ -363,6 +364,29 @@ def test_a_list_that_names_the_table_takes_the_command_over(database: Database, 
     settle(query)
     assert state(query) is None
     assert latest(query, "b") == source(database, "b")
+
+
+def test_a_command_is_taken_over_by_a_file_without_signals(
+    database: Database, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = make()
+    settle(query)
+    send(database, "add-tables", "public.b")
+    settle(query)
+    query.step()
+    settle(query)
+    opened: list[object] = []
+    start = PostgresLogSession.start
+    monkeypatch.setattr(PostgresLogSession, "start", lambda self: (opened.append(self), start(self))[1])
+    del query.options["signal.data.collection"]
+    query.options["table.include.list"] = "public.a,public.b"
+    query.kill()
+    for number in range(4):
+        database.execute(f"insert into b values ({60 + number}, 'x')")
+        query.until(0)
+    assert latest(query, "b") == source(database, "b")
+    assert len(opened) == 1
+    assert state(query) is None
 
 
 def test_the_list_shows_the_lists_and_the_commands(database: Database, make: Make) -> None:

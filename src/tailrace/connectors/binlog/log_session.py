@@ -31,7 +31,7 @@ from tailrace.log.rows.segment import versions_of
 from tailrace.log.rows.tasks import LogTask
 from tailrace.process.runtime import Runtime
 from tailrace.snapshot.progress import Progress, read_through
-from tailrace.snapshot.table_commands import NO_COMMANDS, TableCommands
+from tailrace.snapshot.table_commands import NO_COMMANDS, TableCommands, settled
 
 if TYPE_CHECKING:
     from tailrace.connectors.binlog.log.forms import BinlogTable
@@ -113,7 +113,7 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         self.listed: Collection[Name] = ()
 
     def fits(self, since: BinlogOffset) -> bool:
-        return since.progress.commands == self._commands
+        return settled(since.progress.commands, self._config) == self._commands
 
     def close(self) -> None:
         super().close()

@@ -32,7 +32,7 @@ from tailrace.log.rows import partitioning
 from tailrace.log.rows.segment import versions_of
 from tailrace.log.rows.tasks import LogTask
 from tailrace.snapshot.progress import Progress, read_through
-from tailrace.snapshot.table_commands import TableCommands
+from tailrace.snapshot.table_commands import TableCommands, settled
 
 # A window of an incremental snapshot is opened only if the reader is at most WINDOW_LAG bytes behind the log's end. It
 # is given up if the log has not been read to the window's end within WINDOW_SECONDS.
@@ -92,7 +92,7 @@ class PostgresLogSession(LogReader[PostgresOffset, LogPosition, Committed, Rows]
         self._commands = commands
 
     def fits(self, since: PostgresOffset) -> bool:
-        return since.progress.commands == self._commands
+        return settled(since.progress.commands, self._config) == self._commands
 
     def close(self) -> None:
         super().close()
