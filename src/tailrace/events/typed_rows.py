@@ -91,7 +91,10 @@ class TypedBlock:
         self._later: Mapping[str, str | None] = {}
 
     def follow_names(self, positions: pa.Array) -> None:
-        """Give the columns of older changes the names that they had when the schema was made."""
+        """Give the columns of older changes the names that they had when the schema was made.
+
+        Raises SchemaChanged if one of them was dropped, and another one made under its name.
+        """
         typed, table = self._typed, self._block.batch.table
         if not typed.numbers or table.id != typed.table or self._is_newer(positions).any():
             return
@@ -102,6 +105,14 @@ class TypedBlock:
         later = {name: names.get(number) for name, number in numbers.items()}
         self._later = {name: other for name, other in later.items() if other != name}
         dropped = [name for name, other in self._later.items() if other is None]
+        for name in dropped:
+            if name in names.values():
+                # in the transaction that did so, the log may show both columns alike
+                raise SchemaChanged(
+                    f"{table.id} had another column {name} up to the position {positions[-1].as_py()}: it was dropped "
+                    "and made again, and values of both cannot be told apart.",
+                    "Name a schema yourself, whose columns are matched by their names: readStream.schema(…).",
+                )
         if dropped:
             self._warn(dropped)
 

@@ -169,6 +169,25 @@ def test_an_unlogged_table_is_left_out_of_a_publication_that_is_made(database: D
     assert listed == [("lasting",)]
 
 
+def test_a_listed_publication_goes_on_to_publish_stored_columns(database: Database) -> None:
+    """Its start sets the tables alone, and changes carry the columns that the publication's own option names."""
+    with database.connect() as connection:
+        if connection.info.server_version < 180000:
+            pytest.skip("an older server publishes no generated columns")
+    stored = "g int generated always as (id * 2) stored, w int generated always as (id * 3) virtual"
+    database.execute(
+        f"create table t (id int primary key, {stored})",
+        f"create table p (id int primary key, {stored}) partition by range (id)",
+        "create table p_1 partition of p for values from (0) to (10)",
+        "create publication own for table t with (publish_generated_columns = stored)",
+    )
+    for via_root in ("false", "true"):
+        options = {"publication.name": "own", "publication.autocreate.mode": "filtered"}
+        found, _ = covered(database, **options, **{"publish.via.partition.root": via_root})
+        names = ["t", "p" if via_root == "true" else "p_1"]
+        assert [found[name].uncarried for name in names] == [(("w", "generated and not published"),)] * 2
+
+
 def test_a_partition_that_is_a_foreign_table_has_no_log(database: Database) -> None:
     database.execute(
         "create foreign data wrapper nothing",

@@ -350,9 +350,7 @@ class TypedHistory(History):
             else:
                 self._listed.append(renamed[2])
             self._configure()
-        elif keyed := re.search(
-            r" had the key \((.*?)\) up to the position \S+, and has (?:none|the key \((.*)\)) now", text
-        ):
+        elif keyed := _FORMER_KEY.search(text):
             self.outcome.statements.append(f"-- {text}")
             self.pipeline.name_key({*keyed[1].split(", "), *(keyed[2] or "").split(", ")} - {""})
         elif unheld:
@@ -372,7 +370,7 @@ class TypedHistory(History):
             self.outcome.statements.append(f"-- {text}")
             self._listed = []
             self._configure()
-        elif other and "Start the query again" not in text:
+        elif (other or " had another column " in text) and "Start the query again" not in text:
             self.outcome.statements.append(f"-- {text}")
             self.pipeline.name_schema()
         elif other or "Start the query again with the same checkpoint" in text:

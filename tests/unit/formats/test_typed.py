@@ -172,3 +172,17 @@ def test_what_a_type_does_not_hold_is_said(column: pa.Array, kind: pa.DataType) 
     with pytest.raises(NotHeld) as said:
         conform(inside, pa.struct([("v", kind)]), "after")
     assert said.value.path == "after.v"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        (pa.list_(pa.int32()), [1, None, -3], "[1, null, -3]"),
+        (pa.list_(pa.string()), ["é", None], '["é", null]'),
+        (pa.struct([("x", pa.decimal128(4, 2)), ("b", pa.binary())]), {"x": Decimal("1.50"), "b": b"\x01"},
+         '{"x": "1.50", "b": "AQ=="}'),
+        (pa.map_(pa.string(), pa.date32()), {"k": date(2024, 1, 2)}, '{"k": "2024-01-02"}'),
+    ],
+)  # fmt: skip
+def test_a_string_holds_nested_values_as_json(kind: pa.DataType, value: Any, text: str) -> None:
+    assert conform(pa.array([value, None], kind), pa.string()).to_pylist() == [text, None]

@@ -6,6 +6,9 @@ so times of day are texts.
 
 from __future__ import annotations
 
+import base64
+import json
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -45,7 +48,7 @@ def conform(values: pa.Array, kind: pa.DataType, path: str = "") -> pa.Array:
     """Return the values in the type `kind`. Raises NotHeld if a value does not fit.
 
     Structs are matched by field names, exactly or else without case, as Spark does: missing fields become null, extra
-    fields are left out.
+    fields are left out. A list, a struct or a map in the place of a string is JSON.
     """
     if is_variant(kind):
         from tailrace.formats.typed.variant import variants
@@ -61,7 +64,20 @@ def conform(values: pa.Array, kind: pa.DataType, path: str = "") -> pa.Array:
         return _map(values, kind, path)
     if pa.types.is_list(kind) and pa.types.is_list(values.type):
         return pa.ListArray.from_arrays(_offsets(values), conform(values.flatten(), kind.value_type, path), kind)
+    if pa.types.is_string(kind) and pa.types.is_nested(values.type):
+        return _json_texts(values)
     return _scalar(values, kind, path)
+
+
+def _json_texts(values: pa.Array) -> pa.Array:
+    """Return lists, structs and maps as JSON; bytes are base64 there, other values without a form in JSON texts."""
+    found = values.to_pylist(maps_as_pydicts="lossy")
+    texts = (None if one is None else json.dumps(one, ensure_ascii=False, default=_json_text) for one in found)
+    return pa.array(texts, pa.string())
+
+
+def _json_text(value: object) -> str:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def _struct(values: pa.Array, kind: pa.DataType, path: str) -> pa.Array:

@@ -47,6 +47,8 @@ select c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relpersistence::tex
         where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped order by a.attnum),
   array(select a.attname::text from pg_catalog.pg_attribute a
         where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated <> ''),
+  array(select a.attname::text from pg_catalog.pg_attribute a
+        where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = 's'),
   (select array(select a.attname::text from pg_catalog.unnest(i.indkey::int2[]) with ordinality k(number, place)
                 join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
                 where k.place <= i.indnkeyatts order by k.place)
@@ -78,7 +80,11 @@ from (select schemaname, tablename, to_jsonb(t) as attributes
 join pg_catalog.pg_namespace n on n.nspname = p.schemaname
 join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = p.tablename
 """
-_PUBLICATION = "select puballtables, pubviaroot from pg_catalog.pg_publication where pubname = %s"
+# Servers before PostgreSQL 18 have no pubgencols.
+_PUBLICATION = """
+select puballtables, pubviaroot, to_jsonb(p) ->> 'pubgencols' = 's'
+from pg_catalog.pg_publication p where pubname = %s
+"""
 
 
 _GENERATED = "generated and not published"
@@ -92,6 +98,7 @@ class CatalogTable:
     applies to this role, `has_deferrable_key` if its primary key is deferrable. `identity` is the replica identity's
     letter, and `identity_columns` are the columns of its index, None without a usable index. `ancestors` are the
     partitioned tables of which it is a partition, `leaves` the partitions that hold the rows of a partitioned table.
+    `generated` are the generated columns, `stored` the ones among them whose values are stored.
     """
 
     oid: int
@@ -107,6 +114,7 @@ class CatalogTable:
     leaves: tuple[int, ...] = ()
     columns: tuple[str, ...] = ()
     generated: frozenset[str] = frozenset()
+    stored: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +281,7 @@ def read(
 def _relation(database: str, row: tuple[Any, ...]) -> CatalogTable:
     (
         oid, schema, name, kind, persistence, _, identity, hides, ancestors, leaves, has_children, columns, generated,
-        index, deferrable,
+        stored, index, deferrable,
     ) = row  # fmt: skip
     return CatalogTable(
         oid,
@@ -289,6 +297,7 @@ def _relation(database: str, row: tuple[Any, ...]) -> CatalogTable:
         tuple(leaves),
         tuple(columns),
         frozenset(generated),
+        frozenset(stored),
     )
 
 
@@ -312,7 +321,8 @@ def _published(
         return {}
     via_root = bool(config["publish.via.partition.root"]) or (row is not None and bool(row[1]))
     wanted = list(captured) if mode == "filtered" else list(relations)
-    return _made(wanted, relations, via_root)
+    # a publication that exists keeps publish_generated_columns
+    return _made(wanted, relations, via_root, sends_stored=row is not None and bool(row[2]))
 
 
 def _named_in(columns: Sequence[str], relation: CatalogTable | None, carries_generated: bool) -> frozenset[str]:
@@ -321,19 +331,26 @@ def _named_in(columns: Sequence[str], relation: CatalogTable | None, carries_gen
     return frozenset(columns) - left_out
 
 
-def _made(wanted: Sequence[int], relations: Mapping[int, CatalogTable], via_root: bool) -> dict[int, Published]:
-    """Return the published tables of a new publication of the tables `wanted`, without column lists and row filters."""
+def _made(
+    wanted: Sequence[int], relations: Mapping[int, CatalogTable], via_root: bool, *, sends_stored: bool
+) -> dict[int, Published]:
+    """Return the published tables of a publication of the tables `wanted`, without column lists and row filters."""
+
+    def whole(one: CatalogTable) -> Published:
+        return Published(frozenset(one.columns) - (one.generated - one.stored) if sends_stored else None)
+
     listed = [relations[oid] for oid in wanted if oid in relations and relations[oid].is_logged]
     named = {one.oid for one in listed}
     found: dict[int, Published] = {}
     for one in listed:
         if via_root:
             above = [oid for oid in one.ancestors if oid in named]
-            found[above[-1] if above else one.oid] = Published()
+            oid = above[-1] if above else one.oid
+            found[oid] = whole(relations[oid])
         elif one.kind == "p":
-            found |= {oid: Published() for oid in one.leaves if oid in relations and relations[oid].is_logged}
+            found |= {oid: whole(relations[oid]) for oid in one.leaves if oid in relations and relations[oid].is_logged}
         else:
-            found[one.oid] = Published()
+            found[one.oid] = whole(one)
     return found
 
 
