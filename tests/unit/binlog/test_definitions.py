@@ -298,6 +298,21 @@ def test_a_statement_is_in_the_character_set_of_its_session() -> None:
         assert codec == "cp1252" or columns[1].labels == ("\u015f", "\u011f")
 
 
+def test_types_of_oracle_are_those_that_mariadb_makes_of_them() -> None:
+    made = b"create table t (n number, m number(5,2), d date, b blob, c clob, v varchar2(9), r raw(4))"
+    status = bytes([1]) + (1 << 9).to_bytes(8, "little")
+    found = Definitions(MARIADB, lambda *name: True, lambda name: None, start=State())
+    for mode, expected in (
+        (status, "DOUBLE NUMBER DATETIME LONGBLOB CLOB VARCHAR2 RAW"),
+        (b"", "NUMBER NUMBER DATE BLOB CLOB VARCHAR2 RAW"),
+    ):
+        found.statement(Statement("d", made, mode, 1, 0), at(4))
+        assert " ".join(column.words for column in found.now.tables[T].columns) == expected
+    old = Definitions(MYSQL, lambda *name: True, lambda name: None, start=State())
+    old.statement(Statement("d", b"create table t (d date)", status, 1, 0), at(4))
+    assert old.now.tables[T].columns[0].words == "DATE"
+
+
 _SEQUENCE = tuple(
     (name, ColumnType.TINY if name == "cycle_option" else ColumnType.LONGLONG, 0, False)
     for name in (

@@ -828,7 +828,8 @@ def _may_touch(one: Parsed, keeps: Callable[[str, str], bool]) -> bool:
 
 def _text(statement: Statement, status: SessionSettings, dialect: Dialect) -> tuple[str, SqlSettings]:
     """Return a statement's text, and the settings to parse it."""
-    reading = SqlSettings(status.ansi_quotes, status.no_backslashes, dialect.name == "mariadb")
+    is_mariadb = dialect.name == "mariadb"
+    reading = SqlSettings(status.ansi_quotes, status.no_backslashes, is_mariadb, is_mariadb and status.oracle)
     charset = charset_of(status.client_collation) if status.client_collation else None
     return readable(statement.sql, charset or "utf8mb4"), reading
 

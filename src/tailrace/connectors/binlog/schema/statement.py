@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-_ANSI_QUOTES, _NO_BACKSLASH, _STRICT = 1 << 2, 1 << 20, 3 << 21
+_ANSI_QUOTES, _ORACLE, _NO_BACKSLASH, _STRICT = 1 << 2, 1 << 9, 1 << 20, 3 << 21
 
 
 class Place(NamedTuple):
@@ -68,6 +68,10 @@ class SessionSettings:
     @property
     def ansi_quotes(self) -> bool:
         return bool(self.sql_mode & _ANSI_QUOTES)
+
+    @property
+    def oracle(self) -> bool:
+        return bool(self.sql_mode & _ORACLE)
 
     @property
     def no_backslashes(self) -> bool:

@@ -58,6 +58,8 @@ _SECOND = {
     "DOUBLE": ("PRECISION",), "CHARACTER": ("VARYING",), "CHAR": ("VARYING",), "NCHAR": ("VARYING", "VARCHAR"),
     "NATIONAL": ("CHAR", "CHARACTER", "VARCHAR", "VARCHARACTER"), "LONG": ("VARBINARY", "VARCHAR", "CHAR", "CHARACTER"),
 }  # fmt: skip
+# MariaDB's types for those of Oracle, in the mode ORACLE
+_OF_ORACLE = {"DATE": "DATETIME", "BLOB": "LONGBLOB"}
 # Options of tables that change no column; each may have a value after an optional equals sign.
 _OPTION_WORDS = (
     "ENGINE TYPE ALGORITHM LOCK AUTO_INCREMENT AVG_ROW_LENGTH CHECKSUM TABLE_CHECKSUM COMPRESSION CONNECTION "
@@ -758,6 +760,10 @@ class _Parser:
             words.append(sign)
         if self._take("PRECISION"):
             words.append("PRECISION")
+        if self._reading.oracle and words == ["NUMBER"] and column.length is None:
+            words = ["DOUBLE"]
+        elif self._reading.oracle:
+            words[0] = _OF_ORACLE.get(words[0], words[0])
         return replace(column, words=" ".join(words))
 
     def _labels(self, column: ColumnDefinition) -> ColumnDefinition:

@@ -51,13 +51,14 @@ class SqlSettings:
     """Settings by which a server reads statements: its modes and version.
 
     `ansi`: double quotes enclose names (ANSI_QUOTES). `plain`: a backslash is an ordinary character
-    (NO_BACKSLASH_ESCAPES). `version` is the server's, such as 80015: executable comments for later versions are
-    ignored.
+    (NO_BACKSLASH_ESCAPES). `oracle`: MariaDB reads some types as Oracle does (ORACLE). `version` is the server's, such
+    as 80015: executable comments for later versions are ignored.
     """
 
     ansi: bool = False
     plain: bool = False
     mariadb: bool = False
+    oracle: bool = False
     version: int = 999_999
 
     def executes(self, only_mariadb: bool, version: int) -> bool:
