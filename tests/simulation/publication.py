@@ -41,7 +41,7 @@ QUIET = frozenset(
 
 def _relations(session: Any, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     return [
-        (oid, "public", TABLES[oid], "r", "p", False, "d", False, [], [], False, ["id", "v"], [], ["id"], False)
+        (oid, "public", TABLES[oid], "r", "p", False, "d", False, [], [], False, ["id", "v"], [], [], ["id"], False)
         for oid in values[0]
         if oid in TABLES
     ]
@@ -55,7 +55,7 @@ ANSWERS: tuple[tuple[str, Callable[[Any, str, Sequence[Any]], list[tuple[Any, ..
     ("with recursive used(tab, kind)", lambda session, text, values: []),
     (coverage._RELATED, lambda session, text, values: []),
     (coverage._RELATIONS, _relations),
-    (coverage._PUBLICATION, lambda session, text, values: [(True, False)]),
+    (coverage._PUBLICATION, lambda session, text, values: [(True, False, False)]),
     (coverage._PUBLISHED, lambda session, text, values: [(oid, None, None) for oid in TABLES]),
     (inventory._PUBLICATION, lambda session, text, values: [(_OID,)]),
     (look(schemas=False), lambda session, text, values: [("",)]),

@@ -100,7 +100,24 @@ def _relations(session: TableSession, text: str, values: Sequence[Any]) -> Found
         assert key is not None
         names = [column.name for column in shape.columns]
         found.append(
-            (shape.oid, "public", shape.name, "r", "p", False, "d", False, [], [], False, names, [], [key.name], False)
+            (
+                shape.oid,
+                "public",
+                shape.name,
+                "r",
+                "p",
+                False,
+                "d",
+                False,
+                [],
+                [],
+                False,
+                names,
+                [],
+                [],
+                [key.name],
+                False,
+            )
         )
     return found
 
