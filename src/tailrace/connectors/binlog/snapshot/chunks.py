@@ -24,6 +24,7 @@ from tailrace.connectors.binlog.schema.definitions import State
 from tailrace.connectors.binlog.schema.tables import aligned, schema_of
 from tailrace.connectors.binlog.server.connection import dialect_of
 from tailrace.connectors.binlog.server.errors import number_of
+from tailrace.connectors.binlog.server.errors import refused as failure_of
 from tailrace.connectors.binlog.snapshot import division
 from tailrace.connectors.binlog.snapshot.keys import Key, key_columns, literal, qualified, where, within
 from tailrace.connectors.binlog.snapshot.point import (
@@ -41,7 +42,7 @@ from tailrace.connectors.binlog.snapshot.result import rows, run
 from tailrace.connectors.binlog.snapshot.rows import select_list
 from tailrace.connectors.binlog.snapshot.tasks import Consecutive, SnapshotTask, is_exact, override_error
 from tailrace.connectors.findings import listed
-from tailrace.errors import ConfigError, PrerequisiteError
+from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError, StatementCutOff
 from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Task
 from tailrace.process.runtime import Runtime
@@ -320,7 +321,7 @@ class TableSnapshots:
         """Return why the statement of a signal for a table fails, as the rest of a sentence; "" if it does not.
 
         The rows are counted to find failures: a failure in a task would end the query, again at each start. Raises
-        ConfigError for a failing statement of the options.
+        ConfigError for a failing statement of the options, and PyMySQL's error for a lost session.
         """
         import pymysql
 
@@ -333,6 +334,10 @@ class TableSnapshots:
             else:
                 self._passing(f"select * from ({select}\n) as tailrace_read limit 0")
         except pymysql.err.MySQLError as error:
+            reason = failure_of(error)
+            if isinstance(reason, ConnectionFailed) and not isinstance(reason, StatementCutOff):
+                # not the statement's own fault: the call is repeated
+                raise
             fault = f"fails with error {number_of(error)}"
             if is_asked:
                 return fault
