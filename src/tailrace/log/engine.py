@@ -24,6 +24,8 @@ from tailrace.snapshot.channels import first_positions
 from tailrace.snapshot.incremental import Notification
 from tailrace.snapshot.mode import snapshot_mode
 from tailrace.snapshot.progress import Progress
+from tailrace.snapshot.signal_handler import LONGEST_MESSAGE
+from tailrace.snapshot.signals import shown
 from tailrace.snapshot.table_commands import settled
 
 
@@ -89,6 +91,8 @@ class _Memory:
     has_started: bool = False
     # True once a batch of the log was planned, in this planner
     has_read: bool = False
+    # True once a warning has named tables that nobody reads
+    has_warned: bool = False
 
 
 class LogEngine(Generic[O, P, T]):
@@ -264,6 +268,7 @@ class LogEngine(Generic[O, P, T]):
         if windows is None:
             # tables may have been added by signals that the configuration has no more
             progress = replace(progress, commands=settled(progress.commands, self._config))
+            self._warn_of_unread(progress)
             found = self._next_batch(opened, since.log, limits)
         else:
             begun = windows.begin(past)
@@ -281,6 +286,19 @@ class LogEngine(Generic[O, P, T]):
         if windows is not None:
             windows.planned(end.to_json())
         return end
+
+    def _warn_of_unread(self, progress: Progress) -> None:
+        """Warn once of tables that signals have asked for, and that nobody reads without a channel for signals."""
+        state = () if progress.state is None else progress.state.collections
+        unread = [*state, *progress.blocking, *(paused.collection for paused in progress.held)]
+        if unread and not self._memory.has_warned:
+            self._memory.has_warned = True
+            log.warning(
+                "the snapshot of %s goes no further, and the rest of their rows is not read: the configuration has no "
+                "channel for signals any more; remedy: name it again in signal.data.collection or "
+                "signal.enabled.channels",
+                shown(", ".join(dict.fromkeys(map(str, unread))), LONGEST_MESSAGE),
+            )
 
     def _look_again(self, *, is_last: bool) -> None:
         """Let the source check its tables, if the check is due or no other call follows."""

@@ -11,7 +11,7 @@ from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError, Ta
 from tailrace.log.contracts import UNLIMITED, Limits
 from tailrace.log.control_tasks import BoundaryTask
 from tailrace.log.engine import FIRST_BYTES
-from tailrace.snapshot.incremental import Collection
+from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, PausedTable
 from tailrace.snapshot.progress import Progress
 from tests.unit.log.memory import At, Place, Query, Read, again, loading, query
 
@@ -441,6 +441,21 @@ def with_signals(**options: str) -> Query:
     found.memory.windows = cast(Any, Window())
     found.at = Place(At(0), progress=BLOCKING).to_json()
     return found
+
+
+def test_a_snapshot_that_nobody_goes_on_with_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    found = query()
+    found.next()
+    state = IncrementalSnapshot("1", (Collection("public", "a"),))
+    held = (PausedTable(Collection("public", "b"), Cursor(("7",), ("9",), 3)),)
+    found.at = Place(At(0), progress=Progress(state=state, held=held)).to_json()
+    with caplog.at_level(logging.WARNING, "tailrace"):
+        for _ in range(3):
+            found.memory.write()
+            found.next()
+    told = [one for one in caplog.messages if "the rest of their rows is not read" in one]
+    assert len(told) == 1
+    assert told[0].startswith("the snapshot of public.a, public.b goes no further")
 
 
 @pytest.mark.parametrize("fault", [ConfigError("t has no key."), PrerequisiteError("t may not be read.", "grant it.")])
