@@ -68,6 +68,21 @@ def test_the_snapshot_marker_is_its_default_or_null_as_a_transform_needs_it() ->
     assert json.loads(row["value"])["__source_snapshot"] in (None, "false")
 
 
+def test_a_tombstone_has_the_headers_of_its_delete() -> None:
+    unwrap = {
+        **UNWRAP,
+        "transforms": "u",
+        "transforms.u.delete.tombstone.handling.mode": "rewrite-with-tombstone",
+        "transforms.u.add.headers": "collection,op",
+        "extended.headers.enabled": "false",
+    }
+    delete, tombstone = rows("d", [DELETED], **unwrap)
+    shown = [[(one["key"], one["value"]) for one in row["headers"]] for row in (delete, tombstone)]
+    added = [("__collection", b'"customers"'), ("__op", b'"d"')]
+    # the operation of a tombstone comes once more
+    assert (shown, tombstone["value"]) == ([added, [*added, added[1]]], None)
+
+
 def test_fields_of_transactions_and_updates_are_added() -> None:
     added = "transaction.id,transaction.total_order"
     added += ",updateDescription.updatedFields:new,updateDescription.removedFields:gone"

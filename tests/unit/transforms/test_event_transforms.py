@@ -19,7 +19,7 @@ from tailrace.columns.logical import BYTES, INT16, INT32, STRING, Field, array
 from tailrace.columns.logical import struct as struct_of
 from tailrace.errors import TransformError
 from tailrace.records.layout import Constant, Header, Member, RecordLayout, Struct, constants
-from tailrace.transforms.conversions.geometries import extended, plain, swapped
+from tailrace.transforms.conversions.geometries import other_format, plain, swapped
 from tailrace.transforms.conversions.zones import timezone_converter
 from tailrace.transforms.headers.header_to_value import header_to_value
 from tailrace.transforms.outbox.messages import decode_logical_decoding_message_content
@@ -392,9 +392,9 @@ def test_the_axes_of_geometries_are_swapped() -> None:
 def test_a_spatial_reference_is_put_in_and_taken_out() -> None:
     for order in "<>":
         bare, told_so = _point(order, 1, 1, 2), _point(order, 1, 1, 2, srid=4326)
-        assert extended(bare, 4326) == told_so
-        assert extended(bare, None) == bare
-        assert extended(told_so, 4326) == told_so
+        assert other_format(bare, 4326) == told_so
+        assert other_format(bare, None) == bare
+        assert other_format(told_so, 4326) == bare
         assert plain(told_so, 4326) == bare
         assert plain(bare, None) == bare
 

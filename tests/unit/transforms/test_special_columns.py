@@ -47,12 +47,22 @@ SWAP = debezium("SwapGeometryCoordinates")
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
-@pytest.mark.parametrize("kind", [GEOMETRY, GEOGRAPHY])
-def test_the_axes_of_points_are_swapped(kind: LogicalType, order: str) -> None:
+def test_the_axes_of_points_are_swapped(order: str) -> None:
     point = wkb(1, 1.0, 2.0, order=order)
-    assert changed(SWAP, kind, point, 4326) == wkb(1, 2.0, 1.0, order=order)
+    assert changed(SWAP, GEOMETRY, point, 4326) == wkb(1, 2.0, 1.0, order=order)
     extended = wkb(1, 1.0, 2.0, order=order, srid=4326)
-    assert changed(SWAP, kind, extended, 4326) == wkb(1, 2.0, 1.0, order=order, srid=4326)
+    assert changed(SWAP, GEOMETRY, extended, 4326) == wkb(1, 2.0, 1.0, order=order, srid=4326)
+    assert changed(SWAP, GEOGRAPHY, extended, 4326) == extended
+
+
+def test_the_axes_are_swapped_in_arrays_too() -> None:
+    block = LayoutBlock(2)
+    data = [{"wkb": base64.b64encode(wkb(1, *axes)).decode(), "srid": 4326} for axes in ((1.0, 2.0), (2.0, 1.0))]
+    column = block.column("g", array(GEOMETRY.with_optional(True)).with_optional(True), [data[0], None], None)
+    record = record_of(struct_of("r.Value", g=column))
+    assert [one and one.value["g"] for one in seen(SWAP, record, block)] == [[data[1], None], None]
+    step = debezium("GeometryFormatTransformer")
+    assert [one and one.value["g"] for one in seen(step, record, block)] == [[data[0], None], None]
 
 
 @pytest.mark.parametrize(
@@ -89,10 +99,10 @@ def test_what_is_no_geometry_is_refused(data: bytes) -> None:
 
 
 def test_spatial_references_go_in_and_out() -> None:
-    """Debezium's two formats have opposite effects."""
     bare, extended = wkb(1, 1.0, 2.0, order=">"), wkb(1, 1.0, 2.0, order=">", srid=4326)
     into, out = (debezium("GeometryFormatTransformer", format=name) for name in ("wkb", "ewkb"))
-    assert changed(into, GEOMETRY, bare, 4326) == changed(into, GEOMETRY, extended, 4326) == extended
+    assert changed(into, GEOMETRY, bare, 4326) == extended
+    assert changed(into, GEOMETRY, extended, 4326) == bare
     assert changed(out, GEOMETRY, extended, 4326) == changed(out, GEOMETRY, bare, 4326) == bare
     assert changed(into, GEOMETRY, bare, None) == bare
     assert changed(into, GEOGRAPHY, bare, 4326) == bare

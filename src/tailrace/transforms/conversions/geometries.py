@@ -19,7 +19,9 @@ from tailrace.records.transform import RefusedRecord, Shared
 from tailrace.transforms.images import with_columns
 from tailrace.transforms.option_reader import OptionReader
 
-GEOMETRY, GEOGRAPHY = "io.debezium.data.geometry.Geometry", "io.debezium.data.geometry.Geography"
+GEOMETRY = "io.debezium.data.geometry.Geometry"
+"""The only type that they change: geographies stay as they are."""
+
 _HAS_Z, _HAS_M, _HAS_SRID = 0x80000000, 0x40000000, 0x20000000
 _POINTS, _RINGS, _PARTS = (2, 8), (3, 17), (4, 5, 6, 7, 9, 10, 11, 12, 15, 16)
 
@@ -85,34 +87,39 @@ def plain(wkb: bytes, srid: int | None) -> bytes:
     return wkb[:1] + struct.pack(order + "I", kind & ~_HAS_SRID) + wkb[9:] if kind & _HAS_SRID else wkb
 
 
-def extended(wkb: bytes, srid: int | None) -> bytes:
-    """Return the geometry with its spatial reference, if it has one."""
+def other_format(wkb: bytes, srid: int | None) -> bytes:
+    """Return the geometry without its spatial reference if its bytes have one, else with it, if it has one."""
     order = "<" if wkb[0] == 1 else ">"
     (kind,) = struct.unpack_from(order + "I", wkb, 1)
-    if kind & _HAS_SRID or srid is None:
-        return wkb
-    return wkb[:1] + struct.pack(order + "Ii", kind | _HAS_SRID, srid) + wkb[5:]
+    if kind & _HAS_SRID:
+        return plain(wkb, srid)
+    return wkb if srid is None else wkb[:1] + struct.pack(order + "Ii", kind | _HAS_SRID, srid) + wkb[5:]
 
 
-def _changed(transform: str, change: Callable[[bytes, int | None], bytes], geometries: pa.Array) -> pa.Array:
+Change = Callable[[bytes, int | None], bytes]
+"""Returns the new bytes of a geometry with these bytes and this spatial reference."""
+
+
+def _changed(transform: str, change: Change, geometries: pa.Array) -> pa.Array:
+    """Return geometries, or lists of them, with other bytes."""
     found = geometries.to_pylist()
-    for row, geometry in enumerate(found):
-        if geometry is not None and geometry["wkb"]:
-            try:
-                geometry["wkb"] = change(geometry["wkb"], geometry["srid"])
-            except (ValueError, IndexError, struct.error):
-                raise RefusedRecord(f"{transform} finds no geometry in the field wkb", row) from None
+    for row, value in enumerate(found):
+        for geometry in value if isinstance(value, list) else (value,):
+            if geometry is not None and geometry["wkb"]:
+                try:
+                    geometry["wkb"] = change(geometry["wkb"], geometry["srid"])
+                except (ValueError, IndexError, struct.error):
+                    raise RefusedRecord(f"{transform} finds no geometry in the field wkb", row) from None
     return pa.array(found, geometries.type)
 
 
 @dataclass(frozen=True, slots=True)
 class GeometryTransform:
-    """A records.transform.Transform. `change` maps a geometry's bytes and spatial reference to new bytes; `names` are
-    the types that it changes."""
+    """A records.transform.Transform. `change` makes the new bytes of geometries; in `lists`, it does so too."""
 
     transform: str
-    names: tuple[str, ...]
-    change: Callable[[bytes, int | None], bytes]
+    lists: bool
+    change: Change
 
     def shared(self, record: RecordLayout) -> Shared:
         """See records.transform.behind_delete."""
@@ -122,7 +129,8 @@ class GeometryTransform:
         return with_columns(record, self._column)
 
     def _column(self, node: Node) -> Node:
-        if node.type.name not in self.names or isinstance(node, Constant):
+        kind = node.type.items if self.lists and node.type.items is not None else node.type
+        if kind.name != GEOMETRY or isinstance(node, Constant):
             return node
         return ComputedColumn((node,), partial(_changed, self.transform, self.change), node.type)
 
@@ -135,7 +143,7 @@ def swap_geometry_coordinates(options: Mapping[str, str]) -> GeometryTransform:
     except ValueError:
         raise ConfigError("srids must be a list of whole numbers.", "Correct the list.") from None
     given.done()
-    return GeometryTransform("SwapGeometryCoordinates", (GEOMETRY, GEOGRAPHY), _Swapped(srids))
+    return GeometryTransform("SwapGeometryCoordinates", True, _Swapped(srids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +159,9 @@ class _Swapped:
 def geometry_format_transformer(options: Mapping[str, str]) -> GeometryTransform:
     """Make the transform from its options. Raises ConfigError.
 
-    As in Debezium, the two formats have swapped effects: `wkb` adds the spatial reference, `ewkb` removes it.
+    As in Debezium, bytes with the spatial reference lose it in either format; others get it if the format is `wkb`.
     """
     given = OptionReader(options)
-    to_extended = given.word("format", "wkb", ("wkb", "ewkb")) == "wkb"
+    change = other_format if given.word("format", "wkb", ("wkb", "ewkb")) == "wkb" else plain
     given.done()
-    return GeometryTransform("GeometryFormatTransformer", (GEOMETRY,), extended if to_extended else plain)
+    return GeometryTransform("GeometryFormatTransformer", False, change)

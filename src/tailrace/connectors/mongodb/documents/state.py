@@ -17,7 +17,7 @@ from tailrace.connectors.mongodb.documents.shapes import BOOLEAN, STRING, Fields
 from tailrace.connectors.mongodb.documents.tree import Branch, DocumentStyle, Leaves, shape_column, tree_of
 from tailrace.errors import ConfigError, ConversionError
 from tailrace.records.layout import BlockColumn, Constant, Header, Node, RecordLayout, Struct
-from tailrace.records.transform import RefusedRecord, Rewritten, VaryingLayout
+from tailrace.records.transform import RefusedRecord, Rewritten, Shared, VaryingLayout
 
 _NAME = "ExtractNewDocumentState"
 _ENVELOPE = ".Envelope"
@@ -52,9 +52,15 @@ class ExtractNewDocumentState:
         op = _constant(envelope.part("op"))
         if op == "d" and chosen.deletes == "drop":
             return None
-        headers = self._operation(op) if chosen.operation_header else []
-        headers += [Header(one.name, _added(one, envelope, chosen)) for one in chosen.headers]
-        return self._keyed(record, partial(self._changed, envelope, op), headers)
+        return self._keyed(record, partial(self._changed, envelope, op), self._headers(envelope, op))
+
+    def shared(self, record: RecordLayout) -> Shared:
+        """See records.transform.behind_delete."""
+        envelope = record.value
+        if not isinstance(envelope, Struct) or self.settings.format == "1.1":
+            return record, False
+        added = self._headers(envelope, _constant(envelope.part("op")))
+        return replace(record, headers=(*record.headers, *added)), False
 
     # --- keys and headers ----------------------------------------------------------------------------------------
 
@@ -72,6 +78,11 @@ class ExtractNewDocumentState:
         self, record: RecordLayout, made: Callable[[RecordLayout, _Key], Rewritten], shape: bytes | None
     ) -> Rewritten:
         return made(record, _Key(shape, self.manner))
+
+    def _headers(self, envelope: Struct, op: str) -> list[Header]:
+        """Return the headers that a change gets."""
+        headers = self._operation(op) if self.settings.operation_header else []
+        return headers + [Header(one.name, _added(one, envelope, self.settings)) for one in self.settings.headers]
 
     def _operation(self, op: str) -> list[Header]:
         """Return the headers that name the operation: __debezium-operation and `op` of add.headers, if they are
