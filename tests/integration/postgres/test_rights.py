@@ -276,8 +276,9 @@ def test_no_limit_of_the_role_ends_a_session(database: Database, replication: bo
     role = f"limited_{database.name}"
     limits = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"]
     with database.connect() as connection:
-        if connection.info.server_version >= 170000:
-            limits.append("transaction_timeout")
+        version = connection.info.server_version
+        limits += ["idle_session_timeout"] if version >= 140000 else []
+        limits += ["transaction_timeout"] if version >= 170000 else []
     database.execute(
         f"create role {role} login replication password '{role}'",
         *(f"alter role {role} set {name} = '7s'" for name in limits),

@@ -42,7 +42,8 @@ _OUTPUT = {
 _LIMITS = {"statement_timeout": "0", "lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}
 # For copies: the server refuses a query instead of answering with a part of the rows.
 _WHOLE = {"row_security": "off"}
-_TRANSACTION_LIMIT, _LIMITS_TRANSACTIONS = "transaction_timeout", 170000
+# Limits that older servers do not have, and would refuse in the start-up packet, each with its first version.
+_IDLE_LIMIT, _TRANSACTION_LIMIT = ("idle_session_timeout", 140000), ("transaction_timeout", 170000)
 # With this path, names in our statements refer to the server's own functions, operators and types. With any other path,
 # an overload in a schema where others may create objects could match better, and would run as the connector's role.
 _PATH = "pg_catalog, pg_temp"
@@ -121,8 +122,7 @@ class Address:
         named = parameters(config, any_bytes=has_no_encoding(connection))
         # in the start-up packet, because the driver runs queries of its own as soon as it is connected
         settings = [("search_path", _PATH), (_OWN_PATH, (row and row[0]) or "")]
-        if connection.info.server_version >= _LIMITS_TRANSACTIONS:
-            settings.append((_TRANSACTION_LIMIT, "0"))
+        settings += [(name, "0") for name in _later_limits(connection)]
         for name, value in settings:
             named["options"] += f" -c {name}={_escaped(value)}"
         database = quote(named.pop("dbname"), safe="")
@@ -199,9 +199,9 @@ def connect(
     except psycopg.OperationalError as error:
         raise explain(error, config, password) from None
     try:
-        if connection.info.server_version >= _LIMITS_TRANSACTIONS:
-            # not by the start-up packet, where older servers would refuse the setting
-            connection.execute(f"set {_TRANSACTION_LIMIT} = 0".encode())
+        if limits := _later_limits(connection):
+            unset = ", ".join(f"pg_catalog.set_config('{name}', '0', false)" for name in limits)
+            connection.execute(f"select {unset}".encode())
         for statement in config["database.initial.statements"]:
             try:
                 connection.execute(statement.encode())
@@ -216,6 +216,12 @@ def connect(
         connection.close()
         raise
     return connection
+
+
+def _later_limits(connection: psycopg.Connection[Any]) -> list[str]:
+    """Return the limits that the server has and older servers do not have."""
+    version = connection.info.server_version
+    return [name for name, since in (_IDLE_LIMIT, _TRANSACTION_LIMIT) if version >= since]
 
 
 @contextmanager
@@ -266,8 +272,9 @@ def one_moment(connection: psycopg.Connection[Any]) -> Iterator[None]:
 def hold_open(connection: psycopg.Connection[Any]) -> None:
     """Allow the session to keep a transaction open without time limit, in spite of initial statements."""
     connection.execute("set idle_in_transaction_session_timeout = 0")
-    if connection.info.server_version >= _LIMITS_TRANSACTIONS:
-        connection.execute(f"set {_TRANSACTION_LIMIT} = 0".encode())
+    name, since = _TRANSACTION_LIMIT
+    if connection.info.server_version >= since:
+        connection.execute(f"set {name} = 0".encode())
 
 
 def is_lost(connection: psycopg.Connection[Any], runtime: Runtime = THREADS) -> bool:
