@@ -213,6 +213,27 @@ def test_a_blocking_snapshot_of_what_the_role_may_not_read_is_given_up(
         query.planner.close()
 
 
+def test_a_role_that_may_only_read_is_told_what_it_would_write(database: Database) -> None:
+    role = f"reading_{database.name}"
+    database.execute(
+        "create table t (id int primary key)",
+        f"create role {role} superuser login password '{role}'",
+        f"alter role {role} set default_transaction_read_only = on",
+    )
+    query = Query(database, **{"database.user": role, "database.password": role})
+    try:
+        with pytest.raises(PrerequisiteError, match="default_transaction_read_only"):
+            query.step()
+        database.execute("create publication dbz_publication for all tables", "insert into t values (1)")
+        query.kill()
+        until(query, 1, "r")
+        database.execute("insert into t values (2)")
+        until(query, 1, "c")
+    finally:
+        query.planner.close()
+        database.execute(f"drop owned by {role}", f"drop role {role}")
+
+
 @pytest.fixture
 def hurried(database: Database) -> Iterator[Database]:
     """The database through the eyes of a role whose sessions end after an instant, unless they set limits of their

@@ -65,9 +65,24 @@ def untranslatable(error: Exception) -> PrerequisiteError | None:
     )
 
 
+_READ_ONLY = "25006"
+
+
+def read_only(error: Exception) -> PrerequisiteError | None:
+    """Return the error of a statement that writes in a session that may only read; None for other failures."""
+    if getattr(error, "sqlstate", None) != _READ_ONLY:
+        return None
+    return PrerequisiteError(
+        "PostgreSQL refuses a statement that writes: the sessions of this role are read-only "
+        "(default_transaction_read_only), or the server is a standby.",
+        "alter role … reset default_transaction_read_only; or let nothing be written: create the publication with "
+        "publication.autocreate.mode=disabled, and set read.only=true for signals.",
+    )
+
+
 def deliberate(error: Exception) -> PrerequisiteError | None:
     """Return the error of a statement that would fail again at each retry; None for other failures."""
-    return out_of_locks(error) or hidden_rows(error) or untranslatable(error)
+    return out_of_locks(error) or hidden_rows(error) or untranslatable(error) or read_only(error)
 
 
 def more_locks(setting: str = "max_locks_per_transaction") -> str:
