@@ -161,8 +161,12 @@ def test_what_the_server_refuses_is_known_before(database: Database, identity: s
 
 
 def test_an_unlogged_table_is_left_out_of_a_publication_that_is_made(database: Database, query: Any) -> None:
-    """The server refuses a publication that lists one."""
-    database.execute("create unlogged table fleeting (id int primary key)", "create table lasting (id int primary key)")
+    """The server refuses a publication that lists one, also as the child of another table."""
+    database.execute(
+        "create unlogged table fleeting (id int primary key)",
+        "create table lasting (id int primary key)",
+        "create unlogged table child () inherits (lasting)",
+    )
     query(**{"publication.autocreate.mode": "filtered", "snapshot.mode": "no_data"}).step()
     with database.connect() as connection:
         listed = connection.execute("select tablename from pg_publication_tables").fetchall()

@@ -29,7 +29,8 @@ def prepare_publication(connection: psycopg.Connection[Any], config: Config, cap
 
     name, mode = config["publication.name"], config["publication.autocreate.mode"]
     row = connection.execute(_SETTINGS, (name,)).fetchone()
-    listed = ", ".join(qualified(table) for _, table, _ in captured)
+    # with ONLY a child that is not captured, perhaps unlogged, is not added with its parent
+    listed = ", ".join(f"only {qualified(table)}" for _, table, _ in captured)
     try:
         if row is None:
             if mode == "disabled":
@@ -91,7 +92,7 @@ def add_table(connection: psycopg.Connection[Any], config: Config, table: TableI
     if is_for_all_tables(connection, name):
         return ""
     try:
-        connection.execute(f"alter publication {quoted(name)} add table {qualified(table)}".encode())
+        connection.execute(f"alter publication {quoted(name)} add table only {qualified(table)}".encode())
     except psycopg.errors.DuplicateObject:
         return ""
     except psycopg.Error as error:
