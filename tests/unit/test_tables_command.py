@@ -13,13 +13,20 @@ from tailrace.errors import ConfigError
 
 
 def asked(action: str, *names: str, connector: str = "postgres") -> int:
-    pipeline: Any = SimpleNamespace(source=SimpleNamespace(connector=connector), checkpoint=None)
+    pipeline: Any = SimpleNamespace(
+        source=SimpleNamespace(connector=connector), checkpoint=None, checkpoint_location="hdfs://name/shop"
+    )
     return tables.run(pipeline, argparse.Namespace(action=action, names=list(names)))
 
 
 def test_the_list_is_of_all_tables() -> None:
     with pytest.raises(ConfigError, match="list takes no names"):
         asked("list", "public.t")
+
+
+def test_tables_in_a_checkpoint_that_is_not_local_are_not_listed_by_the_lists_alone() -> None:
+    with pytest.raises(ConfigError, match="hdfs://name/shop is not in a local file system"):
+        asked("list")
 
 
 @pytest.mark.parametrize("action", ["add", "remove", "resnapshot"])

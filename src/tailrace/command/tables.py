@@ -50,6 +50,12 @@ def run(pipeline: RunConfig, arguments: argparse.Namespace) -> int:
     if action == "list":
         if arguments.names:
             raise ConfigError("tailrace tables list takes no names.", "Leave them out.")
+        if pipeline.checkpoint is None:
+            raise ConfigError(
+                f"The checkpoint {pipeline.checkpoint_location} is not in a local file system, so it cannot be read, and "
+                "it has what commands have changed.",
+                "Ask the pipeline itself: http.port gives it /status.",
+            )
         assert listing is not None
         found = listing(pipeline.source, stored_offset(pipeline.checkpoint))
         width = max((len(name) for name, _ in found), default=0)
