@@ -169,6 +169,36 @@ def test_a_servers_file_stays_one_with_its_references(tmp_path: Path, capsys: py
     assert not {"table.include.list", "quarkus.log.level"} & written.keys()
 
 
+@pytest.mark.parametrize(
+    ("config", "topics"),
+    [
+        ({"connector.class": "MySqlConnector", "database.hostname": "h", "database.user": "u"},
+         "s.DATABASE.TABLE, for each captured table"),
+        ({"connector.class": "MongoDbConnector", "mongodb.connection.string": "mongodb://h"},
+         "s.DATABASE.COLLECTION, for each captured collection"),
+    ],
+)  # fmt: skip
+def test_topics_of_a_database_without_schemas_have_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], config: dict[str, str], topics: str
+) -> None:
+    path = write(tmp_path, {"name": "shop", "config": config | {"topic.prefix": "s"}})
+    assert cli.main(["migrate", str(path)]) == 0
+    assert f"topics          {topics}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("mode", ["extended", "none"])
+def test_a_lock_that_a_snapshot_of_mysql_takes_or_leaves_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: str
+) -> None:
+    """It was called without effect, and left out of the cleaned file, while the snapshot obeyed it."""
+    options = {"connector.class": "MySqlConnector", "database.hostname": "h", "database.user": "u"}
+    options |= {"topic.prefix": "s", "snapshot.locking.mode": mode}
+    path = write(tmp_path, {"name": "shop", "config": options})
+    assert cli.main(["migrate", "--write", str(path)]) == 0
+    assert "kept            snapshot.locking.mode\n" in capsys.readouterr().out
+    assert registry.read(migrate.cleaned_path(path)).source["snapshot.locking.mode"] == mode
+
+
 def test_a_value_that_nobody_knows_yet_is_no_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = ("database.hostname", "database.dbname", "database.user", "topic.prefix", "table.include.list",
              "decimal.handling.mode", "max.batch.size", "tombstones.on.delete", "slot.name", "message.key.columns",

@@ -242,8 +242,12 @@ def _topics(config: Config) -> Iterator[str]:
     if len(tables) > SHOWN:
         yield f"and {len(tables) - SHOWN} more"
     if not tables:
-        example = names.own_topic(settings, TableId("DATABASE", "SCHEMA", "TABLE"))
-        yield f"{example}, for each captured table"
+        known = {option.name for option in registry.table(config.connector)}
+        # without schemas the database takes their place
+        schema = "SCHEMA" if "schema.include.list" in known else "DATABASE"
+        kind = "collection" if "collection.include.list" in known else "table"
+        example = names.own_topic(settings, TableId("DATABASE", schema, kind.upper()))
+        yield f"{example}, for each captured {kind}"
     if config["transforms"]:
         yield f"as far as the transforms {', '.join(config['transforms'])} leave records there"
     if config["heartbeat.interval.ms"]:

@@ -52,8 +52,8 @@ def run(pipeline: RunConfig, arguments: argparse.Namespace) -> int:
             raise ConfigError("tailrace tables list takes no names.", "Leave them out.")
         if pipeline.checkpoint is None:
             raise ConfigError(
-                f"The checkpoint {pipeline.checkpoint_location} is not in a local file system, so it cannot be read, and "
-                "it has what commands have changed.",
+                f"The checkpoint {pipeline.checkpoint_location} is not in a local file system, so its tables cannot be "
+                "listed.",
                 "Ask the pipeline itself: http.port gives it /status.",
             )
         assert listing is not None

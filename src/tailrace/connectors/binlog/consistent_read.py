@@ -48,6 +48,11 @@ class HeldSnapshot:
             plan, bounds = self._snapshots.start()
             point = self._snapshots.point
             if not point.is_exact:
+                if config["snapshot.locking.mode"] == "none":
+                    raise PrerequisiteError(
+                        "snapshot.locking.mode=none takes no lock under which all tables are read at one position.",
+                        "Leave snapshot.locking.mode out.",
+                    )
                 raise PrerequisiteError(
                     "The user may take no lock under which all tables are read at one position.",
                     "Grant RELOAD to the user, or LOCK TABLES on the captured tables.",

@@ -14,10 +14,6 @@ from tailrace.connectors.binlog.values.converters import converter_faults
 from tailrace.connectors.binlog.values.rules import rules_of_options
 
 _NO_HISTORY = "the history of tables is in Spark's checkpoint, and no topic keeps it"
-_NO_LOCKS = (
-    "a snapshot locks as little as the server allows: not at all if the server tells a consistent position, else for "
-    "the moment in which its sessions begin"
-)
 _ONE_SNAPSHOT = "all tasks read under one consistent snapshot"
 _NO_BUFFER = "rows are delivered when their transaction has been committed, so nothing has to look ahead"
 _RETRIES = "a lost session is opened again: errors.max.retries, retriable.restart.connector.wait.ms"
@@ -268,8 +264,11 @@ def _snapshot(dialect: Dialect) -> tuple[Option, ...]:
             "(none; definitions of tables are read from the catalog anew), configuration_based (as its switches say).",
             "initial", choices=SNAPSHOT_MODES, refused=(("custom", NO_JVM),),
         ),
-        Option("snapshot.locking.mode", Kind.TEXT, "Locks of the snapshot.", "minimal", choices=locking,
-               refused=(("custom", NO_JVM),), notice=_NO_LOCKS),
+        Option("snapshot.locking.mode", Kind.TEXT,
+               "Lock of a snapshot: minimal (none if the server tells the position of a session, else for the moment "
+               "in which sessions begin), extended (until all rows are read: nobody can write meanwhile), none (rows "
+               "may show changes that the log brings again). The other words mean minimal.",
+               "minimal", choices=locking, refused=(("custom", NO_JVM),)),
         Option("snapshot.lock.timeout.ms", Kind.INTEGER,
                "Longest wait for the lock under which sessions of the snapshot begin, in ms.", 10_000,
                check=at_least(0)),

@@ -285,7 +285,10 @@ class PointTaking:
                 log.warning(
                     "the snapshot begins without a lock while others write: its rows may show changes that the log "
                     "brings again. Rows with a key come out right; rows of tables without a key may come twice. The "
-                    "remedy: grant RELOAD, or LOCK TABLES on the captured tables, to the user"
+                    "remedy: %s",
+                    "leave snapshot.locking.mode=none out"
+                    if self.mode == "none"
+                    else "grant RELOAD, or LOCK TABLES on the captured tables, to the user",
                 )
                 return HeldPoint(
                     Point(before.file, before.pos, before.gtids, before.at_us, is_exact=False), self._sessions
