@@ -9,7 +9,7 @@ import random
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, cast
 
@@ -52,6 +52,8 @@ def spark_type(text: str) -> types.DataType:
 
 def _constant(text: str) -> Any:
     """Return the value of the SQL that `statements.constant` writes."""
+    if found := re.fullmatch(r"timestamp_micros\((-?\d+)\)", text):
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(found[1]))
     found = re.fullmatch(r"cast\('(.*)' as (\w+).*\)", text)
     assert found is not None, text
     value, kind = found[1], found[2]
