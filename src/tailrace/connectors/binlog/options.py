@@ -277,9 +277,10 @@ def _snapshot(dialect: Dialect) -> tuple[Option, ...]:
         Option("min.row.count.to.stream.results", Kind.INTEGER, "Rows from which results are streamed.", 1000,
                notice="rows are converted as they arrive"),
         Option("snapshot.isolation.mode", Kind.TEXT, "Isolation of the snapshot.", "repeatable_read",
-               choices=("repeatable_read", "serializable"),
-               instead=tuple((mode, "repeatable_read", _ONE_SNAPSHOT)
-                             for mode in ("read_committed", "read_uncommitted"))),
+               choices=("repeatable_read",),
+               instead=(("serializable", "repeatable_read", "it shows the same rows, and locks none of them"),
+                        *((mode, "repeatable_read", _ONE_SNAPSHOT)
+                          for mode in ("read_committed", "read_uncommitted")))),
         Option("snapshot.mode.configuration.based.snapshot.schema", Kind.BOOLEAN,
                "configuration_based: whether schemas are read.", False, notice=_NO_HISTORY),
         Option("snapshot.mode.configuration.based.snapshot.on.data.error", Kind.BOOLEAN,
