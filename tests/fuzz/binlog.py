@@ -43,6 +43,9 @@ class Definitions:
     def keep(self) -> None:
         return
 
+    def captures(self, database: str, table: str) -> bool:
+        return True
+
     def fits(self, given: TableMap) -> bool:
         return True
 

@@ -39,6 +39,9 @@ class Tables:
     def keep(self) -> None:
         return
 
+    def captures(self, database: str, table: str) -> bool:
+        return True
+
     def fits(self, given: TableMap) -> bool:
         return True
 
@@ -539,3 +542,32 @@ def test_a_log_that_tells_no_positions_is_refused() -> None:
     demand_rows(given)
     with pytest.raises(PrerequisiteError, match="binlog_storage_engine"):
         demand_rows(given | {"binlog_storage_engine": "innodb"})
+
+
+def test_a_table_of_unknown_types_matters_only_if_it_is_captured() -> None:
+    """As one of MySQL with an index over the elements of a JSON array."""
+    arrays = (9).to_bytes(6, "little") + b"\x01\x00" + b"\x01d\x00" + b"\x01u\x00" + b"\x02\x03\x14\x01\x08\x00"
+
+    class Chosen(Tables):
+        def captures(self, database: str, table: str) -> bool:
+            return (database, table) in self.chosen
+
+        chosen = frozenset({("d", "t")})
+
+    log = Log()
+    log.gtid(1)
+    log.query(b"BEGIN")
+    log.add(19, arrays)
+    log.add(30, rows_event(1))
+    log.add(19, TABLE_MAP)
+    log.add(30, rows_event(2))
+    log.add(16, bytes(8))
+    tables = Chosen()
+    indexer = Indexer(START, tables, False)
+    indexer.add(log.buffer, log.spans)
+    step = indexer.step()
+    assert step is not None
+    assert len(step.run) == 1
+    tables.chosen = frozenset({("d", "u")})
+    with pytest.raises(DecodeError, match="array"):
+        Indexer(START, tables, False).add(log.buffer, log.spans)

@@ -33,7 +33,7 @@ from tailrace.connectors.binlog.log.position import (
 )
 from tailrace.connectors.binlog.log.row_log import current, key_hashes, unchanged
 from tailrace.connectors.binlog.schema.statement import UNCAPTURED, Place, Statement, StatementEffects
-from tailrace.connectors.binlog.schema.table_map import ColumnType, TableMap, parse
+from tailrace.connectors.binlog.schema.table_map import ColumnType, TableMap, named, parse
 from tailrace.connectors.binlog.schema.tables import HISTORY_END, SHOWN_END
 from tailrace.errors import DecodeError, PositionLost, PrerequisiteError
 from tailrace.kernels.buffers import readonly
@@ -77,6 +77,8 @@ class TableDefinitions(Protocol):
         ...
 
     def keep(self) -> None: ...
+
+    def captures(self, database: str, table: str, /) -> bool: ...
 
     def fits(self, given: TableMap, /) -> bool:
         """Return False for the map of a captured table that does not fit the table's definition after what was read."""
@@ -854,7 +856,13 @@ class Indexer:
             raise DecodeError(f"Rows at {self._file}:{self._shown} are of a table that no map has named.")
         form = self._forms.get(known)
         if form is None:
-            given = parse(known, self._is_mariadb)
+            try:
+                given = parse(known, self._is_mariadb)
+            except DecodeError:
+                if self._tables.captures(*named(known)):
+                    raise
+                # another table may have types that are not known, such as arrays of multi-valued indexes
+                return
             # The definitions are those of the position, which is later. They fit the rows of a transaction that is
             # still prepared there, since it locks its tables; the rows of other transactions are not needed.
             if one.is_passed and not self._tables.fits(given):

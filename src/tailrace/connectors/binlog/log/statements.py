@@ -38,6 +38,9 @@ class _Collected:
     def keep(self) -> None:
         pass
 
+    def captures(self, database: str, table: str, /) -> bool:
+        return False
+
     def fits(self, given: TableMap, /) -> bool:
         return True
 

@@ -53,6 +53,9 @@ class _NoTables:
     def keep(self) -> None:
         pass
 
+    def captures(self, database: str, table: str, /) -> bool:
+        return False
+
     def fits(self, given: TableMap, /) -> bool:
         return True
 

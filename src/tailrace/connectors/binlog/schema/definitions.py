@@ -314,6 +314,9 @@ class Definitions:
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
+    def captures(self, database: str, table: str) -> bool:
+        return self._captured(database, table)
+
     def fits(self, given: TableMap) -> bool:
         """Return False for the map of a captured table that does not fit the table's definition after what was read."""
         name = (given.database, given.table)

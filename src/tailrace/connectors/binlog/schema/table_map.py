@@ -121,7 +121,16 @@ def parse(body: bytes, is_mariadb: bool) -> TableMap:
         raise DecodeError("A table map event does not follow the protocol.") from error
 
 
-def _parse(body: bytes, is_mariadb: bool) -> TableMap:
+def named(body: bytes) -> tuple[str, str]:
+    """Return database and table of a table map, whose columns may be of unknown types. Raises DecodeError."""
+    try:
+        return _names(body)[:2]
+    except (IndexError, ValueError) as error:
+        raise DecodeError("A table map event does not follow the protocol.") from error
+
+
+def _names(body: bytes) -> tuple[str, str, int]:
+    """Return database and table, and the place after them."""
     at = 2
     names = []
     for _ in range(2):
@@ -131,6 +140,11 @@ def _parse(body: bytes, is_mariadb: bool) -> TableMap:
         if body[at + 1 + length]:
             raise ValueError
         at += length + 2
+    return names[0], names[1], at
+
+
+def _parse(body: bytes, is_mariadb: bool) -> TableMap:
+    database, table, at = _names(body)
     count, at = packed(body, at)
     given = body[at : at + count]
     if len(given) != count:
@@ -145,7 +159,7 @@ def _parse(body: bytes, is_mariadb: bool) -> TableMap:
         raise ValueError
     nullable = tuple(bool(bits[place >> 3] >> (place & 7) & 1) for place in range(count))
     optional = _optional(body[at + len(bits) :], types, is_mariadb)
-    return TableMap(names[0], names[1], types, meta, nullable, bytes(body), **optional)
+    return TableMap(database, table, types, meta, nullable, bytes(body), **optional)
 
 
 def _described(given: bytes, described: bytes) -> tuple[tuple[ColumnType, ...], tuple[int, ...]]:
