@@ -19,6 +19,7 @@ from tests.simulation.mutants import OF_REREADS, Mutant
 from tests.simulation.schema import runs
 from tests.simulation.schema.lakes import LakeCopies
 from tests.simulation.schema.other_databases import JdbcCopies, options
+from tests.simulation.schema.rarer_alterations import RARER
 
 SEEDS = [range(first, first + sized(25, 125)) for first in (0, 1000, 2000, 3000)]
 SECONDS = sized(7.0, None)
@@ -68,6 +69,19 @@ def test_a_copy_in_another_database_is_never_silently_different(
 def test_typed_rows_are_never_silently_different(postgres: Postgres) -> None:
     """In seed 406 a table is truncated."""
     found = runs.run(runs.as_typed_rows(postgres), range(406, 406 + sized(10, 100)), SECONDS)
+    print(found.text())
+    assert found.verdicts
+    assert [outcome.text() for outcome in found.bad] == []
+
+
+@pytest.mark.parametrize("kind", by_day(("tables", "read again", "typed rows"), 3))
+def test_rarer_alterations_are_never_silently_different(postgres: Postgres, kind: str) -> None:
+    one = {
+        "tables": runs.on_postgres(postgres, alterations=RARER),
+        "read again": runs.with_rereads(postgres, RARER),
+        "typed rows": runs.as_typed_rows(postgres, RARER),
+    }[kind]
+    found = runs.run(one, range(sized(10, 100)), SECONDS)
     print(found.text())
     assert found.verdicts
     assert [outcome.text() for outcome in found.bad] == []

@@ -89,11 +89,13 @@ class TypedBlock:
         self._block, self._kinds, self._encoded, self._typed = block, kinds, encoded, typed
         self._schema = typed.schema
         self._later: Mapping[str, str | None] = {}
+        self._uncarried: Sequence[str] = ()
 
     def follow_names(self, positions: pa.Array) -> None:
         """Give the columns of older changes the names that they had when the schema was made.
 
-        Raises SchemaChanged if one of them was dropped, and another one made under its name.
+        Columns that were there, and that the changes do not carry, are unavailable. Raises SchemaChanged if a column was
+        dropped, and another one made under its name.
         """
         typed, table = self._typed, self._block.batch.table
         if not typed.numbers or table.id != typed.table or self._is_newer(positions).any():
@@ -104,6 +106,9 @@ class TypedBlock:
         names = dict(typed.numbers)
         later = {name: names.get(number) for name, number in numbers.items()}
         self._later = {name: other for name, other in later.items() if other != name}
+        highest = max(numbers.values())
+        # generated or not published then: columns get ascending numbers
+        self._uncarried = [name for number, name in typed.numbers if number < highest and name not in later.values()]
         dropped = [name for name, other in self._later.items() if other is None]
         for name in dropped:
             if name in names.values():
@@ -247,6 +252,7 @@ class TypedBlock:
         flags = [] if image is None else [(plan, image.unavailable[plan.index]) for plan in self._kinds.columns]
         named = [(self._later.get(plan.name, plan.name), flag) for plan, flag in flags]
         known = [(name, flag[block.change]) for name, flag in named if name and flag is not None and flag.any()]
+        known += [(name, np.ones(count, np.bool_)) for name in self._uncarried]
         if not known:
             return pa.nulls(count, _UNAVAILABLE)
         missing = np.stack([flag for _, flag in known], axis=1)

@@ -97,13 +97,13 @@ class Author:
     def __init__(
         self, dice: random.Random, connection: psycopg.Connection[Any], alterations: Alterations | None = None
     ) -> None:
-        self._dice, self._connection = dice, connection
+        self.dice, self._connection = dice, connection
         self._alterations = ALTERATIONS if alterations is None else alterations
         self._number = 0
 
     def opening(self) -> list[str]:
         """Return the statements that make the first tables, with rows."""
-        kinds = self._dice.sample(sorted(MADE), self._dice.choice((1, 2, 3)))
+        kinds = self.dice.sample(sorted(MADE), self.dice.choice((1, 2, 3)))
         made = [
             "create schema other",
             "create table signals (id varchar(42) primary key, type varchar(32) not null, data text)",
@@ -116,7 +116,7 @@ class Author:
 
     def transaction(self) -> list[str]:
         """Return the statements of a transaction: writes, alterations, or both."""
-        count = self._dice.choices((1, 2, 3, 5), (6, 3, 2, 1))[0]
+        count = self.dice.choices((1, 2, 3, 5), (6, 3, 2, 1))[0]
         return [statement for _ in range(count) for statement in self._any()]
 
     def writes(self, count: int) -> list[str]:
@@ -140,10 +140,10 @@ class Author:
         return found
 
     def _any(self) -> list[str]:
-        if self._dice.random() < 0.68:
+        if self.dice.random() < 0.68:
             return [self._write()]
         kinds, weights = [one for one, _ in self._alterations], [weight for _, weight in self._alterations]
-        return self._dice.choices(kinds, weights)[0](self)
+        return self.dice.choices(kinds, weights)[0](self)
 
     # --- the catalog -------------------------------------------------------------------------------------------------
 
@@ -154,7 +154,11 @@ class Author:
     def table(self, wanted: Callable[[Table], bool] = lambda table: True) -> Table:
         """Return a table of the wanted kind; any table if there is none."""
         found = self.tables() or [Table("public", "none", "r", False, False, 0)]
-        return self._dice.choice([table for table in found if wanted(table)] or found)
+        return self.dice.choice([table for table in found if wanted(table)] or found)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query for the catalog."""
+        return self._connection.execute(query.encode()).fetchall()
 
     def columns(self, table: Table) -> list[Column]:
         """Return the columns of a table."""
@@ -163,7 +167,7 @@ class Author:
     def column(self, table: Table, wanted: Callable[[Column], bool] = lambda column: not column.in_key) -> Column:
         """Return a column of the wanted kind; any column if there is none."""
         found = self.columns(table) or [Column("none", "integer", "b", False, False, False, False)]
-        return self._dice.choice([column for column in found if wanted(column)] or found)
+        return self.dice.choice([column for column in found if wanted(column)] or found)
 
     def fresh(self, prefix: str) -> str:
         """Return an unused name."""
@@ -173,12 +177,12 @@ class Author:
     # --- writes ------------------------------------------------------------------------------------------------------
 
     def _write(self) -> str:
-        table, dice = self.table(), self._dice
+        table, dice = self.table(), self.dice
         columns = [one for one in self.columns(table) if not one.is_generated]
         roll = dice.random()
         if roll < 0.45 or not columns:
             shown = [one for one in columns if one.in_key or one.is_required or dice.random() < 0.8]
-            rows = [f"({', '.join(self._value(one) for one in shown)})" for _ in range(dice.choice((1, 1, 1, 4)))]
+            rows = [f"({', '.join(self.value(one) for one in shown)})" for _ in range(dice.choice((1, 1, 1, 4)))]
             names = ", ".join(f'"{one.name}"' for one in shown)
             return f"insert into {table} ({names}) values {', '.join(rows)} on conflict do nothing"
         own = "only " if table.kind == "r" and dice.random() < 0.5 else ""
@@ -187,21 +191,21 @@ class Author:
             return f"delete from {own}{table}{where}"
         wanted = [one for one in columns if one.in_key] if roll < 0.66 else [one for one in columns if not one.in_key]
         changed = dice.sample(wanted, dice.choice((1, 1, 2)) if len(wanted) > 1 else len(wanted)) or columns[:1]
-        values = ", ".join(f'"{one.name}" = {self._value(one)}' for one in changed)
+        values = ", ".join(f'"{one.name}" = {self.value(one)}' for one in changed)
         return f"update {own}{table} set {values}{where}"
 
     def _where(self, columns: Sequence[Column]) -> str:
         keys = [one for one in columns if one.in_key and one.type == "integer"]
-        if not keys or self._dice.random() < 0.1:
+        if not keys or self.dice.random() < 0.1:
             return ""
-        return f' where "{keys[0].name}" % {self._dice.choice((2, 3, 5))} = {self._dice.randrange(2)}'
+        return f' where "{keys[0].name}" % {self.dice.choice((2, 3, 5))} = {self.dice.randrange(2)}'
 
     def _unused(self, column: Column) -> str:
         """Return a value that is unlikely to be in use as a key."""
-        number = self._dice.randrange(500, 900, 2)
+        number = self.dice.randrange(500, 900, 2)
         if column.is_identity:
             return "default"
-        return str(number) if column.type in ("integer", "bigint", "smallint") else self._value(column)
+        return str(number) if column.type in ("integer", "bigint", "smallint") else self.value(column)
 
     def _lower_bound(self, table: Table) -> str | None:
         """Return the lowest value of the column `d` in a partition."""
@@ -211,8 +215,9 @@ class Author:
         ).fetchone()
         return row[0] if row else None
 
-    def _value(self, column: Column) -> str:
-        dice = self._dice
+    def value(self, column: Column) -> str:
+        """Return a random value of a column as SQL."""
+        dice = self.dice
         if not column.in_key and not column.is_required and dice.random() < 0.12:
             return "null"
         if column.is_identity and dice.random() < 0.3:
@@ -229,23 +234,32 @@ class Author:
             "timestamp with time zone": f"timestamptz '2024-01-01 10:00+00' + {number} * interval '1 hour'",
             "boolean": dice.choice(("true", "false")),
             "mood": dice.choice(("'sad'", "'fine'", "'glad'")),
+            # without a throw of the dice, so that known seeds mean the same
+            "uuid": f"'00000000-0000-0000-0000-0000000000{number:02d}'::uuid",
+            "bytea": f"decode('{number:02x}ff00', 'hex')",
+            "integer[]": f"array[{number}, null, 3]",
+            "text[]": f"array['a{number}', null]",
+            "double precision": (f"{number}.5", "'NaN'", "'-0'", "'Infinity'", "1e300")[number % 5],
+            "character": f"'c{number}'",
+            "character varying": f"repeat('v', {number % 11})",
         }.get(kind, f"repeat('{chr(97 + number % 26)}', {dice.choice((1, 3, 3000))})")
 
     # --- alterations -------------------------------------------------------------------------------------------------
 
-    def _target(self) -> Table:
+    def target(self) -> Table:
+        """Return a table that can be altered by itself."""
         return self.table(lambda table: not table.is_leaf)
 
     def add(self) -> list[str]:
-        table, name, kind = self._target(), self.fresh("c"), self._dice.choice(TYPES)
-        tail = self._dice.choice(("", "", "", " default 6", " not null default 8"))
+        table, name, kind = self.target(), self.fresh("c"), self.dice.choice(TYPES)
+        tail = self.dice.choice(("", "", "", " default 6", " not null default 8"))
         if tail and kind not in ("int", "bigint", "even", "numeric(8,2)"):
             tail = ""
         return [f"alter table {table} add column {name} {kind}{tail}"]
 
     def add_and_drop_default(self) -> list[str]:
-        table, name = self._target(), self.fresh("c")
-        default = self._dice.choice(("7", "nextval('counted')", "extract(day from now())::int"))
+        table, name = self.target(), self.fresh("c")
+        default = self.dice.choice(("7", "nextval('counted')", "extract(day from now())::int"))
         return [
             "create sequence if not exists counted",
             f"alter table {table} add column {name} int not null default {default}",
@@ -253,19 +267,19 @@ class Author:
         ]
 
     def add_counted(self) -> list[str]:
-        kind = self._dice.choice(("serial", "int generated always as identity"))
-        return [f"alter table {self._target()} add column {self.fresh('c')} {kind}"]
+        kind = self.dice.choice(("serial", "int generated always as identity"))
+        return [f"alter table {self.target()} add column {self.fresh('c')} {kind}"]
 
     def drop(self) -> list[str]:
-        table = self._target()
+        table = self.target()
         return [f'alter table {table} drop column "{self.column(table).name}"']
 
     def rename(self) -> list[str]:
-        table = self._target()
+        table = self.target()
         return [f'alter table {table} rename column "{self.column(table).name}" to {self.fresh("r")}']
 
     def swap(self) -> list[str]:
-        table = self._target()
+        table = self.target()
         one, other = self.column(table).name, self.column(table).name
         aside = self.fresh("s")
         if one == other:
@@ -277,62 +291,62 @@ class Author:
         ]
 
     def again(self) -> list[str]:
-        table = self._target()
+        table = self.target()
         name = self.column(table).name
         return [
             f'alter table {table} drop column "{name}"',
-            f'alter table {table} add column "{name}" {self._dice.choice(TYPES)}',
+            f'alter table {table} add column "{name}" {self.dice.choice(TYPES)}',
         ]
 
     def retype(self) -> list[str]:
-        table = self._target()
+        table = self.target()
         column = self.column(table)
-        wider = self._dice.choice(WIDER.get(column.type, ("text",)))
+        wider = self.dice.choice(WIDER.get(column.type, ("text",)))
         using = ""
-        if column.type == "integer" and self._dice.random() < 0.3:
+        if column.type == "integer" and self.dice.random() < 0.3:
             using = f' using "{column.name}" * 10'
         return [f'alter table {table} alter "{column.name}" type {wider}{using}']
 
     def default(self) -> list[str]:
-        table = self._target()
+        table = self.target()
         column = self.column(table, lambda one: one.type == "integer" and not one.in_key)
-        what = self._dice.choice(("set default 3", "drop default", "set not null", "drop not null"))
+        what = self.dice.choice(("set default 3", "drop default", "set not null", "drop not null"))
         return [f'alter table {table} alter "{column.name}" {what}']
 
     def drop_expression(self) -> list[str]:
         tables = [table for table in self.tables() if any(one.is_generated for one in self.columns(table))]
         if not tables:
             return self.add()
-        table = self._dice.choice(tables)
+        table = self.dice.choice(tables)
         column = self.column(table, lambda one: one.is_generated)
         return [f'alter table {table} alter "{column.name}" drop expression']
 
     def generate(self) -> list[str]:
-        table = self._target()
+        table = self.target()
         column = self.column(table, lambda one: one.type == "integer")
         made = f"({column.name} + 1)"
         return [f"alter table {table} add column {self.fresh('g')} int generated always as {made} stored"]
 
     def identity(self) -> list[str]:
         table = self.table()
-        return [f"alter table {table} replica identity {self._dice.choice(('full', 'full', 'default', 'nothing'))}"]
+        return [f"alter table {table} replica identity {self.dice.choice(('full', 'full', 'default', 'nothing'))}"]
 
     def key(self) -> list[str]:
-        table = self._target()
+        table = self.target()
         column = self.column(table, lambda one: one.type in ("integer", "bigint") and not one.in_key)
         found = self._connection.execute(
             "select conname from pg_constraint where conrelid = %s and contype = 'p'", (table.oid,)
         ).fetchone()
         dropped = [f'alter table {table} drop constraint "{found[0]}"'] if found else []
-        late = self._dice.choice(("", "", " deferrable initially deferred"))
-        name = self._dice.choice((column.name, "id"))
+        late = self.dice.choice(("", "", " deferrable initially deferred"))
+        name = self.dice.choice((column.name, "id"))
         return [*dropped, f'alter table {table} add primary key ("{name}"){late}']
 
     def move(self) -> list[str]:
         table = self.table()
         name = self.fresh("m")
         other = "other" if table.schema == "public" else "public"
-        return [self._dice.choice((f"alter table {table} rename to {name}", f"alter table {table} set schema {other}"))]
+        return [self.dice.choice((f"alter table {table} rename to {name}", f"alter table {table} set schema {other}"))]
 
     def swap_tables(self) -> list[str]:
         one, other = self.table(lambda table: table.schema == "public"), self.table(lambda t: t.schema == "public")
@@ -376,20 +390,20 @@ class Author:
             "select inhparent::regclass::text from pg_inherits where inhrelid = %s", (leaf.oid,)
         ).fetchone()
         root = found[0] if found else "none"
-        return [self._dice.choice((f"alter table {root} detach partition {leaf}", f"drop table {leaf}"))]
+        return [self.dice.choice((f"alter table {root} detach partition {leaf}", f"drop table {leaf}"))]
 
     def inherit(self) -> list[str]:
         kid = self.table(lambda one: one.kind == "r" and not one.is_leaf)
         parent = self.table(lambda one: one.has_children or one.kind == "r")
-        return [f"alter table {kid} {self._dice.choice(('inherit', 'no inherit'))} {parent}"]
+        return [f"alter table {kid} {self.dice.choice(('inherit', 'no inherit'))} {parent}"]
 
     def logged(self) -> list[str]:
-        return [f"alter table {self.table()} set {self._dice.choice(('logged', 'unlogged'))}"]
+        return [f"alter table {self.table()} set {self.dice.choice(('logged', 'unlogged'))}"]
 
     def publish(self) -> list[str]:
         table = self.table()
         return [
-            self._dice.choice(
+            self.dice.choice(
                 (
                     f"alter publication dbz_publication add table {table}",
                     f"alter publication dbz_publication drop table {table}",
@@ -407,7 +421,7 @@ class Author:
         return ["drop publication if exists dbz_publication", f"create publication dbz_publication for {what}"]
 
     def storage(self) -> list[str]:
-        table = self._target()
+        table = self.target()
         column = self.column(table, lambda one: one.type == "text")
         return [f'alter table {table} alter "{column.name}" set storage external']
 

@@ -16,10 +16,12 @@ from tests.fix_mysql import MySqlDatabase
 from tests.fix_postgres import SETTINGS, Postgres, describe, give_back, owned, system_binaries, take
 from tests.servers.jars import Unavailable
 from tests.servers.mysql import VERSIONS, MySqlServer
+from tests.simulation.schema.author import ALTERATIONS, Alterations
 from tests.simulation.schema.binlog_history import BinlogHistory
 from tests.simulation.schema.copies import Copies, MemoryCopies
 from tests.simulation.schema.history import History
 from tests.simulation.schema.pipeline import TABLES, Outcome
+from tests.simulation.schema.rarer_alterations import RARER
 from tests.simulation.schema.typed_history import TypedHistory
 
 BAD = ("silent", "unmended", "unlisted")
@@ -55,14 +57,17 @@ Run = Callable[[int], Outcome]
 
 
 def on_postgres(
-    postgres: Postgres, copies: Callable[[Sink], Copies] = MemoryCopies, options: Mapping[str, str] = TABLES
+    postgres: Postgres,
+    copies: Callable[[Sink], Copies] = MemoryCopies,
+    options: Mapping[str, str] = TABLES,
+    alterations: Alterations = ALTERATIONS,
 ) -> Run:
-    """Return a function that runs histories on a server of PostgreSQL, with copies and options as in `History`."""
+    """Return a function that runs histories on a server of PostgreSQL; the other arguments are those of `History`."""
 
     def one(seed: int) -> Outcome:
         database = take(postgres, f"history_{secrets.token_hex(4)}")
         try:
-            return History(database, seed, copies=copies, options=options).run()
+            return History(database, seed, copies=copies, options=options, alterations=alterations).run()
         finally:
             give_back(database)
 
@@ -77,24 +82,24 @@ BINLOG_REREADS = {name: text for name, text in REREADS.items() if name != "table
 """Those of MySQL and MariaDB, whose log has the statement that drops a table."""
 
 
-def with_rereads(postgres: Postgres) -> Run:
+def with_rereads(postgres: Postgres, alterations: Alterations = ALTERATIONS) -> Run:
     """Return a function that runs histories on a server of PostgreSQL, whose pipeline reads tables again by itself and
     dies between steps of its writes."""
 
     def one(seed: int) -> Outcome:
         dice = random.Random(seed)
-        return on_postgres(postgres, lambda sink: MemoryCopies(sink, dice), REREADS)(seed)
+        return on_postgres(postgres, lambda sink: MemoryCopies(sink, dice), REREADS, alterations)(seed)
 
     return one
 
 
-def as_typed_rows(postgres: Postgres) -> Run:
+def as_typed_rows(postgres: Postgres, alterations: Alterations = ALTERATIONS) -> Run:
     """Return a function that runs histories on a server of PostgreSQL, read as typed rows."""
 
     def one(seed: int) -> Outcome:
         database = take(postgres, f"history_{secrets.token_hex(4)}")
         try:
-            return TypedHistory(database, seed).run()
+            return TypedHistory(database, seed, alterations=alterations).run()
         finally:
             give_back(database)
 
@@ -154,6 +159,8 @@ def on_own_servers(
             with Server(binaries, SETTINGS) as server, owned(describe(server.dsn())) as postgres:
                 yield f"PostgreSQL {name}", run(on_postgres(postgres), seeds, show=show)
                 yield f"PostgreSQL {name}, rereads", run(with_rereads(postgres), seeds, show=show)
+                yield f"PostgreSQL {name}, rarer", run(on_postgres(postgres, alterations=RARER), seeds, show=show)
+                yield f"PostgreSQL {name}, typed", run(as_typed_rows(postgres, RARER), seeds, show=show)
     for version in VERSIONS:
         if wanted not in version.name:
             continue

@@ -116,14 +116,15 @@ class Reader:
         self.faults: dict[str, str] = {}
         self._number, self._before, self._shown = -1, self.rows, ""
         self._loaded: Form | None = None
-        self._has_keys = False
+        self._is_own = self._has_keys = False
 
-    def start(self, loaded: Form | None, has_keys: bool) -> None:
+    def start(self, loaded: Form | None, is_own: bool, has_keys: bool) -> None:
         """Note the form of the table from which a schema is made, None for one's own schema and for variants.
 
-        `has_keys` is True if the schema's key has the columns of several keys.
+        `has_keys` is True if the schema's key has the columns of several keys. In one's own schema a null may be a
+        column that a change does not have.
         """
-        self._loaded, self._has_keys = loaded, has_keys
+        self._loaded, self._is_own, self._has_keys = loaded, is_own, has_keys
 
     def _as_then(self, form: Form, values: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Return values by the names that the columns had in `form`, of those that it had."""
@@ -194,7 +195,11 @@ class Reader:
             after, unavailable = self._as_then(form, row["after"]), self._as_then(form, missing)
             assert after is not None
             assert unavailable is not None
-            values = {column: _text(value) for column, value in after.items() if column not in unavailable}
+            values = {
+                column: _text(value)
+                for column, value in after.items()
+                if column not in unavailable and not (self._is_own and value is None)
+            }
             if any(_shows(one, values) for one in moment.rows[name]):
                 return form, after, unavailable
         self.faults[name] = f"{row['op']} at {row['position']} shows {row['after']}, and no SELECT did"
@@ -279,7 +284,7 @@ class TypedPipeline(Pipeline):
             schema = StructType([*others, StructField("key", StructType([*known.values(), *missing]))])
         typed = declared(schema)
         table = "" if typed.table is None else f"{typed.table.schema}.{typed.table.table}"
-        self.reader.start(self._witness.present().forms.get(table), bool(self._key))
+        self.reader.start(self._witness.present().forms.get(table), is_own, bool(self._key))
         return ChangeStreamReader(self._config, self._run_id, typed=typed)
 
     def write(self, rows: Sequence[Mapping[str, Any]]) -> None:

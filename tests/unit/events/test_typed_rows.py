@@ -248,6 +248,20 @@ def test_older_changes_have_the_names_that_columns_got_since() -> None:
         rows(batch(then, changes), settings("F" * 16, ((1, "at"), (2, "b"), (3, "a"), (7, "old"))))
 
 
+def test_a_column_that_older_changes_did_not_carry_is_unavailable() -> None:
+    """It was generated then, and has become a plain one."""
+    kinds = {"id": ("int4", 23)}
+    names = ("id", "g", "v", "late")
+    now = table("t", [Column(one, *kinds.get(one, ("text", 25)), number=at) for at, one in enumerate(names, 1)], "id")
+    then = table("t", [one for one in now.columns if one.name in ("id", "v")], "id")
+    schema = typed_schema(TYPED_COLUMNS, table_kinds(table_plan(now, settings_of(), FORM).layouts))
+    typed = TypedRows(schema, now.id, "F" * 16, numbers=tuple((at, one) for at, one in enumerate(names, 1)))
+    part = batch(then, [("c", None, ("1", "a")), ("d", ("2", None), None)])
+    create, deletion = rows(part, plain_settings().as_typed(typed, TYPED_COLUMNS))
+    assert create["after"] == {"id": 1, "g": None, "v": "a", "late": None}
+    assert (create["unavailable"], deletion["unavailable"]) == (["g"], None)
+
+
 def test_a_column_that_may_have_another_name_now_ends_the_query() -> None:
     """Without numbers of columns nothing tells a renamed one from a dropped and an added one."""
     then = table("t", [*COLUMNS[:-1], Column("time", "timestamp", 1114)], "id")
