@@ -94,8 +94,8 @@ class TypedBlock:
     def follow_names(self, positions: pa.Array) -> None:
         """Give the columns of older changes the names that they had when the schema was made.
 
-        Columns that were there, and that the changes do not carry, are unavailable. Raises SchemaChanged if a column was
-        dropped, and another one made under its name.
+        Columns that were there, and that the changes do not carry, are unavailable. Raises SchemaChanged if a column
+        was dropped, and another one made under its name.
         """
         typed, table = self._typed, self._block.batch.table
         if not typed.numbers or table.id != typed.table or self._is_newer(positions).any():
