@@ -136,10 +136,25 @@ def test_a_default_that_a_transform_puts_in_is_a_text_too() -> None:
         assert rows["value"].to_pylist() == [shown]
 
 
+def test_structs_in_headers_have_defaults_where_kafka_connect_reads_them_so() -> None:
+    header = {"type": "HeaderFrom$Value", "fields": "after", "headers": "row", "operation": "copy"}
+    for form, shown in (("simpleheader", b'{"id":1,"name":"Ann","region":null,"age":18}'),
+                        ("simplestring", b"Struct{id=1,name=Ann}")):  # fmt: skip
+        chosen = settings([header], header_format=Format(form, "header", ()))
+        (rows,) = to_rows(batch(CUSTOMERS, CHANGES[1:2]), chosen, FORM)
+        assert {one["key"]: one["value"] for one in rows["headers"].to_pylist()[0]}["row"] == shown
+
+
 def test_a_null_is_no_topic_though_its_column_has_a_default() -> None:
     routes = table("t", [Column("id", "int4", 23, nullable=False), Column("to", "text", 25, default="'x'")], "id")
     found = told([unwrap(route_by_field="to")], [("c", None, ["1", None]), ("c", None, ["2", "y"])], routes)
     assert [(one.topic, one.value["to"]) for one in found] == [("p.public.t", "x"), ("y", "y")]
+    # but rows that get __deleted have their defaults before they are routed
+    marked = unwrap(route_by_field="to", delete_tombstone_handling_mode="rewrite")
+    found = told([marked], [("c", None, ["1", None]), ("d", ["1", None], None)], routes)
+    assert [one.topic for one in found] == ["x", "p.public.t"]
+    (found,) = told([marked | {"replace.null.with.default": "false"}], [("c", None, ["1", None])], routes)
+    assert found.topic == "p.public.t"
 
 
 @pytest.mark.parametrize(

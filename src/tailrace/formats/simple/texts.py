@@ -24,6 +24,7 @@ from tailrace.kernels.buffers import text_buffers
 from tailrace.kernels.programs import Fragment
 from tailrace.records.columns import Columns
 from tailrace.records.layout import CHANGE, Constant, ImageColumn, Node, RecordLayout, Struct
+from tailrace.records.nodes import with_defaults
 from tailrace.values.arrow import arrow_type_of
 from tailrace.values.fragments import integers_fragment
 
@@ -94,6 +95,8 @@ class TextEncoding:
             ) from None
 
     def _bare(self, layout: Node) -> Node:
+        if self.shown is in_header and isinstance(layout, Struct):
+            return _with_inner_defaults(layout)
         return _without_defaults(layout) if self.bares else layout
 
     def _parts(self, node: Node) -> Iterator[bytes | ValueHole | None]:
@@ -151,6 +154,17 @@ class _Assembled(AssembledBlock):
         if pa.types.is_integer(values.type):
             return integers_fragment(values.cast(pa.int64()).to_numpy())
         return Fragment(*text_buffers(values))
+
+
+def _with_inner_defaults(struct: Struct) -> Struct:
+    """Return the layout of a header with defaults for nulls in structs, where Kafka Connect reads them so."""
+    members = (
+        replace(
+            part, node=_with_inner_defaults(part.node) if isinstance(part.node, Struct) else with_defaults(part.node)
+        )
+        for part in struct.members
+    )
+    return replace(struct, members=tuple(members))
 
 
 def _without_defaults(node: Node) -> Node:

@@ -153,7 +153,8 @@ class ExtractNewRecordState:
         return with_headers(record, *(Header(name, Constant("d", STRING)) for name in ops))
 
     def _changed(self, record: RecordLayout, envelope: Struct, row: Node) -> Rewritten:
-        record = self._routed(record, row)
+        # rows that are marked have their defaults before they are routed
+        record = self._routed(record, row, self.deletes == "rewrite" and self.fills_defaults)
         if isinstance(row, Struct):
             row = self._added(self._marked(row, "false"), envelope)
         return self._dropped(replace(record, value=row), None)
@@ -184,7 +185,7 @@ class ExtractNewRecordState:
             row = row if node is None else row.with_part(reference.name, node)
         return row
 
-    def _routed(self, record: RecordLayout, row: Node) -> RecordLayout:
+    def _routed(self, record: RecordLayout, row: Node, filled: bool = False) -> RecordLayout:
         if not self.route_by or not isinstance(row, Struct):
             return record
         field = row.part(self.route_by)
@@ -192,8 +193,8 @@ class ExtractNewRecordState:
             raise RefusedRecord(
                 f"ExtractNewRecordState finds no column of text {self.route_by}, by which it is to route"
             )
-        # a null is no topic, whatever its default
-        field = as_optional(field)
+        # otherwise a null is no topic, whatever its default
+        field = with_defaults(field) if filled else as_optional(field)
         if isinstance(record.topic, ComputedColumn):
             return replace(record, topic=ComputedColumn((field, record.topic), _Routed(None), STRING))
         return replace(record, topic=ComputedColumn((field,), _Routed(record.topic), STRING))
