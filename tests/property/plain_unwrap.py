@@ -83,8 +83,15 @@ class Unwrapping:
         values, headers = batch.column("value").to_pylist(), batch.column("headers").to_pylist()
         rows: list[int] = []
         records: list[Record] = []
+        of_delete: list[tuple[str, bytes | None]] = []
         for row, operation in enumerate(operations):
             given = [(pair["key"], pair["value"]) for pair in headers[row] or ()]
+            if operation == "tombstone" and self._settings.format != "1.1":
+                # both records share one headers object
+                given = of_delete
+            elif operation == "d":
+                _, payload, types = self._opened(values[row])
+                of_delete = self._with_added(given, payload, types)
             record = self.changed(operation, keys[row], values[row], given)
             if record is not None:
                 rows.append(row)
@@ -107,6 +114,14 @@ class Unwrapping:
             return self.record(key, value, headers)
         return Record(key, value, headers)
 
+    def _with_added(
+        self, headers: list[tuple[str, bytes | None]], payload: dict[str, Any], types: dict[str, Any]
+    ) -> list[tuple[str, bytes | None]]:
+        """Return the headers of a change with those that the options add."""
+        chosen = self._settings
+        added = headers + (self._operation(payload["op"]) if chosen.operation_header else [])
+        return added + [(field.name, self._header(field, payload, types)) for field in chosen.headers]
+
     def record(self, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]) -> Record | None:
         """Return the record of a change; None if it is dropped."""
         chosen = self._settings
@@ -122,8 +137,7 @@ class Unwrapping:
         deleted = operation == "d" or document is None
         if deleted and chosen.deletes == "drop":
             return None
-        added = headers + (self._operation(operation) if chosen.operation_header else [])
-        added += [(field.name, self._header(field, payload, types)) for field in chosen.headers]
+        added = self._with_added(headers, payload, types)
         if deleted and not chosen.rewrites:
             return Record(self._key(identity), None, added)
         fields = self._fields(document or ExtendedDocument(), name, partial)
