@@ -147,6 +147,18 @@ def test_columns_that_came_later_are_null_in_older_blocks() -> None:
     assert [(row["c0"], row["c3"], row["missing"]) for part in opened for row in part.to_pylist()] == [(7, None, [2])]
 
 
+@pytest.mark.parametrize(
+    ("kind", "shown"), [(pa.string(), "v1"), (pa.timestamp("us", "UTC"), None), (pa.date32(), None), (pa.int32(), None)]
+)
+def test_values_of_an_earlier_type_are_null_where_the_column_was_made_again(kind: pa.DataType, shown: Any) -> None:
+    """With `schema.narrow=reread` a snapshot reads the table, also where a value could be read as one of the type."""
+    newer = BlockForm(FORM.names, (pa.int64(), kind, pa.string()), (0,))
+    opened = BlockOpening(newer)(iter([pa.RecordBatch.from_pylist([block(change(1, 7))])]))
+    assert [row["c1"] for part in opened for row in part.to_pylist()] == [shown]
+    digits = BlockOpening(newer)(iter([pa.RecordBatch.from_pylist([block(change(1, 7, c1="5"))])]))
+    assert [row["c1"] for part in digits for row in part.to_pylist()] == [shown and "5"]
+
+
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=30))
 def test_sources_are_the_nearest_before(rows: Sequence[tuple[int, bool]]) -> None:
     group = np.array([key for key, _ in rows], np.int64)

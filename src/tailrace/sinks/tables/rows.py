@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from tailrace.columns.blocks import FIXED, BlockForm, Head, Place, read
 from tailrace.columns.reduction import NONE, Flags, Int64s, before, flagged, groups, lasts, listed, roots, sources
+from tailrace.sinks.tables.statements import holds, type_of, widens
 
 _SINCE = pa.field("since", pa.string())
 
@@ -64,7 +65,7 @@ class BlockOpening:
             if source < 0:
                 columns[f"c{index}"] = _constant(values.get(index), kind, rows.num_rows)
             else:
-                columns[f"c{index}"] = _as(rows[f"c{source}"], kind)
+                columns[f"c{index}"] = _as_later(rows[f"c{source}"], kind)
         return pa.table([columns[name] for name in schema.names], schema=schema)
 
     def _origin(self, form: BlockForm, origin: pa.StructArray, places: Sequence[int]) -> pa.Array:
@@ -114,6 +115,18 @@ def _constant(text: str | None, kind: pa.DataType, count: int) -> pa.Array:
 def _as(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
     """Return values in the type of the table's column, which can hold all of them."""
     return values if values.type.equals(kind) else values.cast(kind)
+
+
+def _as_later(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """Return values in the type that the table's column has now.
+
+    They are null if that type cannot hold them. Then the column was dropped and made again in its new type, and a
+    snapshot reads the source's table (`schema.narrow` or `schema.recreated` = reread).
+    """
+    if values.type.equals(kind):
+        return values
+    old, new = type_of(values.type), type_of(kind)
+    return _as(values, kind) if old == new or holds(new, old) or widens(old, new) else pa.nulls(len(values), kind)
 
 
 def is_value(name: str) -> bool:
