@@ -301,6 +301,9 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
             return
         if state is None or state.paused or progress.blocking:
             return
+        if self._ahead is not None:
+            # Spark plans a batch again for each action on it, and another window would end the view of this batch's
+            return
         chunks = self._pace.chunks()
         self._ahead = self._helper.submit(self._opened, state, progress.windows, at, chunks)
 
