@@ -138,6 +138,14 @@ def doubts(
                 f"Two keys of {table.id} may become one in a copy: its column {column.name} {why[0]}.",
                 why[1],
             )
+    empty = [name for name in table.key if table.columns[table.index(name)].nullable]
+    # blocks and typed rows find such a row by its other columns, or end the run by themselves
+    if empty and settings.copy:
+        yield (
+            "warning",
+            f"A row of {table.id} ends the run of a copy if it has null in {', '.join(empty)}: it has no key then.",
+            "Give the table a primary key, or name columns that are never null in message.key.columns.",
+        )
     lossy = [
         (plan.source_name, *why)
         for plan in columns

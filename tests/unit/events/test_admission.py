@@ -184,3 +184,19 @@ def test_a_key_without_one_of_its_columns_is_refused(options: dict[str, str]) ->
     # a table of every change needs no key, and events are Debezium's
     assert "its column pair has the type pair" in " ".join(admitted(row_blocks="every").warnings)
     assert not admitted().warnings
+
+
+def test_a_key_that_may_be_null_is_told_where_copies_need_whole_keys() -> None:
+    """Without a primary key a unique index is the key in events, as in Debezium, and its columns may be null."""
+    table = TableSchema(TableId("d", "s", "t"), (Column("a", "int4", 23), TEXT), ("a", "id"))
+    login = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
+
+    def warnings(**more: str) -> str:
+        config = parse("postgres", login | {name.replace("_", "."): text for name, text in more.items()})
+        admission = Admission(EventSettings.from_options(config), FORM)
+        admission.admit(table)
+        return " ".join(admission.warnings)
+
+    assert "a row of s.t ends the run of a copy if it has null in a:" in warnings(row_copy="true")
+    assert not warnings()
+    assert not warnings(row_copy="true", message_key_columns="s[.]t:id")
