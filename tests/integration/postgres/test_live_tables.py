@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,15 @@ from tests.fix_postgres import Database
 from tests.integration.postgres.live import Make, latest, published, send, settle, source, state
 from tests.integration.postgres.signalled import reads
 from tests.waiting import until
+
+
+@pytest.fixture
+def role(database: Database) -> Iterator[str]:
+    """A role that may log in and read the log; it is dropped once the queries are closed."""
+    name = f"role_{database.name}"[:60]
+    database.execute(f"create role {name} login replication password 'pw'")
+    yield name
+    database.execute(f"drop owned by {name} cascade", f"drop role {name}")
 
 
 @pytest.mark.parametrize("killed_after", by_day(range(7), 4))
@@ -187,26 +197,20 @@ def test_a_publication_of_others_must_have_the_table(
 
 
 def test_a_role_that_may_not_publish_a_table_does_not_end_the_query(
-    database: Database, make: Make, caplog: pytest.LogCaptureFixture
+    database: Database, role: str, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    role = f"least_{database.name}"[:60]
     database.execute(
-        f"create role {role} login replication password 'pw'",
         f"grant create on database {database.name} to {role}",
         f"alter table a owner to {role}",
         f"alter table debezium_signal owner to {role}",
         f"grant select on b to {role}",
     )
     query = make(database_user=role, database_password="pw")
-    try:
-        settle(query)
-        send(database, "add-tables", "public.b")
-        settle(query)
-        assert "public.b is not added: must be owner of table b" in caplog.text
-        assert state(query) is None
-    finally:
-        query.planner.close()
-        database.execute(f"drop owned by {role} cascade", f"drop role {role}")
+    settle(query)
+    send(database, "add-tables", "public.b")
+    settle(query)
+    assert "public.b is not added: must be owner of table b" in caplog.text
+    assert state(query) is None
 
 
 COLLIDING = ('create schema "public.b"', 'create table "public.b".c (id int primary key, v text)')
@@ -258,67 +262,55 @@ def test_a_table_with_which_no_start_would_succeed_is_refused(
 
 
 def test_a_table_that_the_role_may_not_read_is_refused(
-    database: Database, make: Make, caplog: pytest.LogCaptureFixture
+    database: Database, role: str, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    role = f"blind_{database.name}"[:60]
     database.execute(
         "create publication dbz_publication for all tables",
-        f"create role {role} login replication password 'pw'",
         f"grant select on a to {role}",
         f"grant select, insert on debezium_signal to {role}",
         f"grant select (id) on b to {role}",
     )
     query = make(database_user=role, database_password="pw", publication_autocreate_mode="disabled")
-    try:
-        settle(query)
-        send(database, "add-tables", "public.b")
-        settle(query)
-        assert "public.b is not added: The user may not read public.b: it has no right to v." in caplog.text
-        assert state(query) is None
-        database.execute(f"grant select on b to {role}")
-        send(database, "add-tables", "public.b", id="later")
-        settle(query)
-        query.step()
-        settle(query)
-        assert latest(query, "b") == source(database, "b")
-    finally:
-        query.planner.close()
-        database.execute(f"drop owned by {role} cascade", f"drop role {role}")
+    settle(query)
+    send(database, "add-tables", "public.b")
+    settle(query)
+    assert "public.b is not added: The user may not read public.b: it has no right to v." in caplog.text
+    assert state(query) is None
+    database.execute(f"grant select on b to {role}")
+    send(database, "add-tables", "public.b", id="later")
+    settle(query)
+    query.step()
+    settle(query)
+    assert latest(query, "b") == source(database, "b")
 
 
 def test_a_table_is_removed_from_a_publication_of_another_role(
-    database: Database, make: Make, caplog: pytest.LogCaptureFixture
+    database: Database, role: str, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    role = f"guest_{database.name}"[:60]
     database.execute(
         "create publication dbz_publication for table a, b, debezium_signal",
-        f"create role {role} login replication password 'pw'",
         f"grant select on a, b to {role}",
         f"grant select, insert on debezium_signal to {role}",
     )
     query = make(
         database_user=role, database_password="pw", table_include_list="public.a,public.b,public.debezium_signal"
     )
-    try:
+    settle(query)
+    send(database, "remove-tables", "public.b")
+    settle(query)
+    query.kill()
+    database.execute("insert into b values (50, 'unseen')", "insert into a values (50, 'seen')")
+    settle(query)
+    assert latest(query, "a") == source(database, "a")
+    assert ("c", "b", (b"50", b"unseen")) not in query.changes
+    assert "the publication dbz_publication keeps tables that are not captured" in caplog.text
+    # a table that the publication lacks is another matter
+    query.options["table.include.list"] = "public.a,public.b,public.c,public.debezium_signal"
+    query.options["table.commands"] = "commands"
+    database.execute("create table c (id int primary key)")
+    query.kill()
+    with pytest.raises(PrerequisiteError, match="may not create or change the publication"):
         settle(query)
-        send(database, "remove-tables", "public.b")
-        settle(query)
-        query.kill()
-        database.execute("insert into b values (50, 'unseen')", "insert into a values (50, 'seen')")
-        settle(query)
-        assert latest(query, "a") == source(database, "a")
-        assert ("c", "b", (b"50", b"unseen")) not in query.changes
-        assert "the publication dbz_publication keeps tables that are not captured" in caplog.text
-        # a table that the publication lacks is another matter
-        query.options["table.include.list"] = "public.a,public.b,public.c,public.debezium_signal"
-        query.options["table.commands"] = "commands"
-        database.execute("create table c (id int primary key)")
-        query.kill()
-        with pytest.raises(PrerequisiteError, match="may not create or change the publication"):
-            settle(query)
-    finally:
-        query.planner.close()
-        database.execute(f"drop owned by {role} cascade", f"drop role {role}")
 
 
 def test_lists_that_contradict_the_checkpoint(database: Database, make: Make) -> None:
