@@ -276,10 +276,9 @@ class CoverageWatch:
         for_all = publications.is_for_all_tables(connection, self._name)
         names = {oid: str(name) for oid, name, _ in every}
         captured = {oid for oid, _, _ in now.tables}
-        # a partition in the lists is not captured beside its root
-        listed_now = {oid for oid, name, _ in every if self._tables.includes(name.schema, name.table)}
         for oid, name, _ in before.tables if self._typed else ():
-            if oid not in captured and oid not in listed_now and names.get(oid, name) != name:
+            # a partition in the lists is not captured beside its root
+            if oid not in captured and names.get(oid, name) != name and not self._includes(names[oid]):
                 self._inventory = before
                 self.demand_name(oid, names[oid])
         still_covered = replace(before, tables=tuple(one for one in before.tables if one[1] not in self._expected))
