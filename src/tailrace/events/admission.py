@@ -139,7 +139,7 @@ def doubts(
                 why[1],
             )
     empty = [name for name in table.key if table.columns[table.index(name)].nullable]
-    # blocks and typed rows find such a row by its other columns, or end the run by themselves
+    # tables end the run with an error of their own, and typed rows show the null
     if empty and settings.copy:
         yield (
             "warning",

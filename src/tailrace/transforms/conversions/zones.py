@@ -254,6 +254,7 @@ def timezone_converter(options: Mapping[str, str]) -> TimezoneConverter:
     included, excluded = given.names("include.list"), given.names("exclude.list")
     if included and excluded:
         raise ConfigError("include.list and exclude.list exclude each other.", "Give one of them.")
+    # raises an error for what is no rule
     rules(included or excluded)
     made = TimezoneConverter(zone, included or excluded, bool(included))
     given.done()
