@@ -106,7 +106,7 @@ class TypedBlock:
         names = dict(typed.numbers)
         later = {name: names.get(number) for name, number in numbers.items()}
         self._later = {name: other for name, other in later.items() if other != name}
-        highest = max(numbers.values())
+        highest = max(numbers.values(), default=0)
         # generated or not published then: columns get ascending numbers
         self._uncarried = [name for number, name in typed.numbers if number < highest and name not in later.values()]
         dropped = [name for name, other in self._later.items() if other is None]
@@ -164,6 +164,9 @@ class TypedBlock:
             return made
         named = [(self._later.get(one.name, one.name), place) for place, one in enumerate(made.type)]
         kept = [(name, place) for name, place in named if name is not None]
+        if not kept:
+            # Arrow takes the number of structs from their fields
+            return pa.array([{} if is_valid else None for is_valid in made.is_valid().to_pylist()], pa.struct([]))
         fields = [made.type.field(place).with_name(name) for name, place in kept]
         arrays = [made.field(place) for _, place in kept]
         return pa.StructArray.from_arrays(arrays, fields=fields, mask=made.is_null())
@@ -207,16 +210,21 @@ class TypedBlock:
     def check_key(self, positions: pa.Array) -> None:
         """Raise SchemaChanged if changes have another key than the schema: they would not show which row they mean."""
         typed, table = self._typed, self._kinds.table
-        is_shown = typed.schema is not None and (typed.is_keyless or "key" in typed.schema.names)
-        has_key = np.array([key is not None for key in self._kinds.keys], np.bool_)[self._block.of]
-        if typed.schema is None or typed.table != table or not is_shown or not has_key.any():
+        keys = [key for key in self._kinds.keys if key is not None]
+        if typed.schema is None or typed.table != table or not keys:
             return
-        made = self._made("key")
+        if not typed.is_keyless and "key" not in typed.schema.names:
+            # the query leaves the column out
+            return
+        names = [field.name for field in keys[0].type]
         wanted = [] if typed.is_keyless else [field.name for field in typed.schema.field("key").type]
-        if {field.name for field in self._with_later_names(made).type} == {*wanted}:
+        if {self._later.get(name, name) for name in names} == {*wanted}:
+            return
+        has_key = np.array([key is not None for key in self._kinds.keys], np.bool_)[self._block.of]
+        if not has_key.any():
             return
         place = positions[int(np.flatnonzero(has_key)[-1])].as_py()
-        shown = ", ".join(field.name for field in made.type)
+        shown = ", ".join(names)
         others = f"the key ({', '.join(wanted)})" if wanted else "none"
         if self._is_newer(positions).any():
             raise SchemaChanged(

@@ -49,6 +49,9 @@ def array_of(node: Node | ServerTexts | ShownTexts, columns: Columns | None, rec
         case Struct():
             kind = arrow_type_of(node.type)
             parts = [array_of(member.node, columns, records) for member in node.members]
+            if not parts:
+                # Arrow takes the number of structs from their fields
+                return pa.array([{}] * len(records), kind)
             return pa.StructArray.from_arrays(parts, fields=list(kind))
         case ComputedColumn():
             return computed(node, columns, records)

@@ -282,3 +282,18 @@ def test_a_key_of_other_columns_ends_the_query() -> None:
     # one's own schema is taken as it is
     (row,) = rows(part, plain_settings().as_typed(replace(typed, table=None), TYPED_COLUMNS))
     assert (row["key"], row["after"]) == ({"name": None}, SHOWN)
+
+
+def test_a_change_of_a_table_that_had_no_column_yet_is_shown() -> None:
+    now = table("t", [Column("v", "text", 25, number=1)])
+    columns = tuple(name for name in TYPED_COLUMNS if name != "key")
+    schema = typed_schema(columns, table_kinds(table_plan(now, settings_of(), FORM).layouts))
+    typed = TypedRows(schema, now.id, "F" * 16, is_keyless=True, numbers=((1, "v"),))
+    settings = plain_settings().as_typed(typed, columns)
+    (row,) = rows(batch(table("t", []), [("c", None, ())]), settings)
+    assert (row["before"], row["after"], row["unavailable"]) == (None, {"v": None}, None)
+    # nor one of today's
+    other = table("t", [Column("w", "text", 25, number=2)])
+    update, deletion = rows(batch(other, [("u", ("a",), ("b",)), ("d", ("c",), None)]), settings)
+    assert (update["before"], update["after"]) == ({"v": None}, {"v": None})
+    assert (deletion["before"], deletion["after"]) == ({"v": None}, None)
