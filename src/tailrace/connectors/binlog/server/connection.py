@@ -122,6 +122,7 @@ def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = Tr
                     if number_of(error) != _UNKNOWN_VARIABLE or statement != settings(dialect, limit_ms)[-1]:
                         raise
             if statement := shows_keys(dialect, session.get_server_info()):
+                # a compatible server may lack the variable, and has no such keys then
                 with suppress(pymysql.err.OperationalError):
                     cursor.execute(statement)
             for name in ("write", "read") if dump else ():
